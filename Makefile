@@ -1,0 +1,45 @@
+# `make demo` and `make test` do all set-up on a machine that has make and Python 3.11+ with pip and venv.
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: demo test test-slow test-gpu lint format clean
+
+demo: .venv/.installed
+	$(BIN)/vitrail demo
+
+test: .venv/.installed-dev
+	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-slow: .venv/.installed-dev
+	$(BIN)/python -m pytest -m "slow and not gpu"
+
+test-gpu: .venv/.installed-dev
+	$(BIN)/python -m pytest -m gpu
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+format: .venv/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .pytest_cache .hypothesis .ruff_cache .import_linter_cache
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "vitrail needs Python 3.11 or newer; found $$($(PYTHON) --version). Say where it is: make PYTHON=/path/to/python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: .venv/bin/python pyproject.toml
+	@echo "installing vitrail and torch into .venv (a few minutes the first time)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/.installed-dev: .venv/bin/python pyproject.toml
+	@echo "installing vitrail, torch and the development tools into .venv (a few minutes the first time)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ .venv/.installed

@@ -1,0 +1,38 @@
+"""vitrail: the Vision Transformer of "An Image is Worth 16x16 Words", as software people use.
+
+Public names load on first use, so that `import vitrail` and the command line stay quick.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vitrail import weights as weights
+    from vitrail.models import VisionTransformer as VisionTransformer
+    from vitrail.models import create_model as create_model
+    from vitrail.weights import load_model as load_model
+    from vitrail.weights import save_model as save_model
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "VisionTransformer": "vitrail.models",
+    "create_model": "vitrail.models",
+    "load_model": "vitrail.weights",
+    "save_model": "vitrail.weights",
+}
+_ROOMS = ("config", "errors", "models", "recipes", "weights", "zoo")
+
+__all__ = ["VisionTransformer", "create_model", "load_model", "save_model", "weights"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"vitrail.{name}")
+    raise AttributeError(f"module 'vitrail' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ROOMS, "__version__"})

@@ -1,0 +1,66 @@
+"""`vitrail convert`: a checkpoint to another layout, read back and compared before the file is called good."""
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+
+from vitrail.cli.terminal import console, megabytes
+from vitrail.config import pair, times
+from vitrail.errors import DataError, UsageError, choose
+from vitrail.weights.adapt import adapt
+from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.load import read_checkpoint
+from vitrail.weights.save import LAYOUTS, write_checkpoint
+
+
+def run(
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")],
+    target: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")],
+    /,
+    layout: str = "vitrail",
+    image_size: int | tuple[int, int] | None = None,
+    source_image_size: int | tuple[int, int] | None = None,
+    num_classes: int | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a checkpoint in another layout, then read it back and compare every tensor bit by bit.
+
+    Args:
+        source: A model folder, a .safetensors or a Google .npz.
+        target: Where to write: a folder for layout vitrail, a file that ends in .npz for layout google.
+        layout: vitrail or google.
+        image_size: Pixels per side, or height and width; positions are resampled to their grid.
+        source_image_size: Image size the stored positions were made for, when it cannot be known from the file.
+        num_classes: Another number of classes gives a zero head.
+        overwrite: Replace a target that is there already.
+    """
+    choose("layout", layout, LAYOUTS)
+    if target.exists() and not overwrite:
+        raise UsageError("is there already", where=str(target), fix="Choose another target, or add --overwrite.")
+    stored = read_checkpoint(source, image_size=image_size, source_image_size=source_image_size)
+    checkpoint = adapt(stored, num_classes=num_classes, image_size=image_size, resize="google", overrides={})
+    write_checkpoint(checkpoint, target, layout)
+    _compare(checkpoint, target)
+    _tell(stored, checkpoint, target, layout)
+
+
+def _compare(checkpoint: Checkpoint, target: Path) -> None:
+    """Positions have no size of their own in a .npz, so the size we wrote is the one we read with."""
+    written = read_checkpoint(target, source_image_size=checkpoint.config.image_size)
+    for name, tensor in checkpoint.state.items():
+        if name not in written.state or not torch.equal(written.state[name], tensor):
+            raise DataError(f"the tensor {name!r} reads back different from what was written", where=str(target))
+
+
+def _tell(stored: Checkpoint, checkpoint: Checkpoint, target: Path, layout: str) -> None:
+    parameters = sum(tensor.numel() for tensor in checkpoint.state.values())
+    files = [target] if target.is_file() else [file for file in target.iterdir() if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
+    out = console()
+    out.print(f"{target}: layout {layout}, {parameters:,} parameters, {megabytes(size)}", markup=False, soft_wrap=True)
+    if stored.config.grid != checkpoint.config.grid:
+        old, new = times(stored.config.grid), times(pair(checkpoint.config.grid, "grid"))
+        out.print(f"positions resampled from a {old} to a {new} grid")
+    out.print(f"read back: all {len(checkpoint.state)} tensors bit-equal")

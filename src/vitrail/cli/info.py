@@ -1,0 +1,137 @@
+"""`vitrail info`: what a network is and costs, or what a checkpoint holds."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from vitrail.cli.terminal import console, megabytes, operations, print_json, table
+from vitrail.config import VitConfig, replace, times, to_json
+from vitrail.models.cost import Cost, LayerCost, measure_cost
+from vitrail.weights.adapt import adapt
+from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.load import read_checkpoint
+from vitrail.zoo import ZOO, zoo_row
+
+Size = int | tuple[int, int]
+
+
+def run(
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
+    /,
+    image_size: Size | None = None,
+    num_classes: int | None = None,
+    batch: int = 1,
+    json: bool = False,
+) -> None:
+    """Describe a network by its name, or whatever a checkpoint file or model folder holds.
+
+    Args:
+        model: A name from `vitrail list models`, a model folder, a .safetensors or a Google .npz.
+        image_size: Pixels per side, or height and width, if not the network's own.
+        num_classes: Outputs of the head, if not the network's own.
+        batch: Images per batch, for the memory estimate.
+        json: Print JSON for programs instead of a table.
+    """
+    checkpoint: Checkpoint | None = None
+    if model in ZOO or not _is_path(model):
+        title, note, config = _from_zoo(model, image_size, num_classes)
+    else:
+        checkpoint = adapt(
+            read_checkpoint(model, image_size=image_size),
+            num_classes=num_classes,
+            image_size=image_size,
+            resize="google",
+            overrides={},
+        )
+        title, note, config = model, "", checkpoint.config
+    cost = measure_cost(config, batch)
+    facts = _file_facts(checkpoint) if checkpoint else {}
+    if json:
+        described = {"model": title, "note": note, "file": facts, "config": to_json(config), "tokens": config.tokens}
+        print_json({**described, "cost": to_json(cost)})
+    else:
+        _print(title, note, config, cost, facts)
+
+
+def _is_path(name: str) -> bool:
+    """A name with a folder or a file ending is a path even when nothing is there, so that the error says so."""
+    return Path(name).exists() or len(Path(name).parts) > 1 or bool(Path(name).suffix)
+
+
+def _from_zoo(key: str, image_size: Size | None, num_classes: int | None) -> tuple[str, str, VitConfig]:
+    row = zoo_row(key)
+    asked: dict[str, Any] = {"image_size": image_size, "num_classes": num_classes}
+    config = replace(row.config, {name: value for name, value in asked.items() if value is not None}, kind="model")
+    return f"{row.name}: {row.about}", row.note, config
+
+
+def _file_facts(checkpoint: Checkpoint) -> dict[str, str]:
+    head = checkpoint.state.get("head.weight")
+    return {
+        "layout": str(checkpoint.provenance.get("layout", "vitrail")),
+        **{name: str(value) for name, value in checkpoint.provenance.get("style", {}).items() if value != ""},
+        "head": "none" if head is None else "all zero" if not head.any() else "trained",
+        "labels": f"{len(checkpoint.labels)} names" if checkpoint.labels else "none",
+        "preprocessing": "not recorded" if checkpoint.preprocessing is None else str(to_json(checkpoint.preprocessing)),
+    }
+
+
+def _print(title: str, note: str, config: VitConfig, cost: Cost, facts: dict[str, str]) -> None:
+    out = console()
+    out.print(f"[bold]{title}[/]", markup=True, soft_wrap=True)
+    notes = [("note", note)] if note else []
+    for name, value in [*_lines(config, cost), *notes, *((f"file: {name}", value) for name, value in facts.items())]:
+        out.print(f"  {name:<20} {value}", markup=False, soft_wrap=True)
+    view = table("layer", "kind", "parameters", "compute", "output", numbers=("parameters", "compute"))
+    for layer in _collapsed(cost.layers):
+        shape = " x ".join(map(str, layer.output))
+        view.add_row(layer.name, layer.kind, f"{layer.parameters:,}", operations(layer.macs), shape)
+    out.print(view)
+
+
+def _lines(config: VitConfig, cost: Cost) -> list[tuple[str, str]]:
+    grid = f"{times(config.grid)} grid of {times(config.patch_size)} patches"
+    class_token = " and a class token" if config.pool == "token" else ""
+    head = f"linear, {config.num_classes:,} classes" if config.num_classes else "none: features come out"
+    pre_logits = f"tanh layer of {config.pre_logits}, then " if config.pre_logits else ""
+    pool = "class token" if config.pool == "token" else "mean of the tokens"
+    batch = "" if cost.batch == 1 else f" of batch {cost.batch}"
+    return [
+        ("input", f"{times(config.image_size)} pixels, {config.channels} channels"),
+        ("tokens", f"{config.tokens}: {grid}{class_token}, positions {config.position}"),
+        ("encoder", f"{config.depth} blocks, width {config.width}, {config.num_heads} heads, MLP {config.mlp_width}"),
+        ("numerics", f"GELU {config.gelu}, LayerNorm epsilon {config.layer_norm_epsilon:g}"),
+        ("head", f"{pool}, {pre_logits}{head}"),
+        ("parameters", f"{cost.parameters:,} ({megabytes(4 * cost.parameters)} in float32)"),
+        ("compute", f"{operations(cost.macs)} = {operations(2 * cost.macs, 'FLOPs')} forward{batch}"),
+        (
+            "activation memory",
+            f"{megabytes(cost.inference_bytes)} to predict, {megabytes(cost.training_bytes)} kept to train "
+            f"(float32, batch {cost.batch}, without weights)",
+        ),
+    ]
+
+
+def _collapsed(layers: tuple[LayerCost, ...]) -> list[LayerCost]:
+    """Fold runs of equal blocks into one row with their totals."""
+    rows: list[list[LayerCost]] = []
+    for layer in layers:
+        last = rows[-1][-1] if rows else None
+        alike = last and (last.kind, last.parameters, last.macs) == (layer.kind, layer.parameters, layer.macs)
+        if alike and "." in layer.name:
+            rows[-1].append(layer)
+        else:
+            rows.append([layer])
+    return [
+        group[0]
+        if len(group) == 1
+        else LayerCost(
+            name=f"{group[0].name}-{group[-1].name.split('.')[-1]}",
+            kind=f"{len(group)} x {group[0].kind}",
+            parameters=sum(layer.parameters for layer in group),
+            macs=sum(layer.macs for layer in group),
+            output=group[-1].output,
+        )
+        for group in rows
+    ]

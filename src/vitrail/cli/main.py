@@ -1,0 +1,69 @@
+"""Find the verb, run it, and turn a user's mistake into one message and an exit code."""
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vitrail import __version__
+from vitrail.errors import Notice, VitrailError, choose
+
+VERBS: dict[str, tuple[str, str]] = {
+    "demo": ("vitrail.cli.demo", "see a small Vision Transformer work, equation by equation"),
+    "list": ("vitrail.cli.listing", "models and recipes by name"),
+    "info": ("vitrail.cli.info", "what a network is and costs, or what a checkpoint file holds"),
+    "convert": ("vitrail.cli.convert", "a checkpoint from one layout to another, proven equal"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `vitrail VERB ...`; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0
+    if words[0] in ("-V", "--version"):
+        print(f"vitrail {__version__}")
+        return 0
+    warnings.simplefilter("always", Notice)
+    warnings.showwarning = _show_warning
+    try:
+        module, _ = VERBS[choose("command", words[0], VERBS)]
+        _run(importlib.import_module(module).run, words)
+    except VitrailError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `vitrail list | head`; nothing is left to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(verb: Callable[..., None], words: list[str]) -> None:
+    import tyro
+
+    tyro.cli(verb, args=words[1:], prog=f"vitrail {words[0]}")
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb.ljust(width)}  {about}" for verb, (_, about) in VERBS.items())
+    return (
+        f"vitrail {__version__}: Vision Transformers, from a folder of images to a measured classifier.\n\n"
+        f"usage: vitrail COMMAND ...\n\n{verbs}\n\n"
+        "`vitrail COMMAND --help` explains a command.  Start with `vitrail demo`."
+    )
+
+
+def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *_rest: Any) -> None:
+    text = (
+        f"note: {message}"
+        if issubclass(category, Notice)
+        else warnings.formatwarning(message, category, filename, lineno)
+    )
+    print(text.rstrip(), file=sys.stderr)

@@ -1,0 +1,45 @@
+"""What the verbs share about printing for people and for programs."""
+
+import json
+import sys
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+# Wide enough for every table of ours, so that a file or a pipe gets whole rows.
+_PLAIN_WIDTH = 200
+
+
+def console() -> Console:
+    """The terminal, or plain wide lines when the output goes elsewhere."""
+    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_PLAIN_WIDTH)
+
+
+def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
+    """A light table whose columns named in `numbers` are aligned to the right."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in numbers else "left")
+    return made
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def megabytes(size: int) -> str:
+    """A number of bytes for people, in units of 1000."""
+    return (
+        f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
+    )
+
+
+def operations(count: int, unit: str = "MACs") -> str:
+    """A number of operations for people."""
+    for scale, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if count >= scale:
+            return f"{count / scale:,.2f} {letter}{unit}"
+    return f"{count:,} {unit}"

@@ -1,0 +1,51 @@
+"""How pixels become the network's input: it travels with the weights, because the wrong one costs half the accuracy."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vitrail.errors import UsageError, choose
+
+Interpolation = Literal["bilinear", "bicubic"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """Resize, optional centre crop, and normalisation of pixels that were scaled to [0, 1]."""
+
+    mean: tuple[float, ...]
+    """Per channel, subtracted after scaling to [0, 1]."""
+    std: tuple[float, ...]
+    """Per channel, divided by after the mean is subtracted."""
+    interpolation: Interpolation
+    """Resampling of the resize."""
+    crop: float | None = None
+    """Share of the short side kept by the centre crop; none squashes the whole image to the input size."""
+    antialias: bool = True
+    """Low-pass filter before shrinking; the original's TensorFlow resize has none."""
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std) or not self.mean:
+            raise UsageError(
+                f"mean has {len(self.mean)} values and std {len(self.std)}", wanted="one of each per channel"
+            )
+        if any(value <= 0 for value in self.std):
+            raise UsageError(f"std is {self.std}", wanted="positive numbers")
+        if self.crop is not None and not 0 < self.crop <= 1:
+            raise UsageError(f"crop is {self.crop}", wanted="a share in (0, 1]")
+        choose("interpolation", self.interpolation, ["bilinear", "bicubic"])
+
+
+_HALF = (0.5, 0.5, 0.5)
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_STD = (0.229, 0.224, 0.225)
+
+PRESETS: dict[str, Preprocessing] = {
+    "google": Preprocessing(mean=_HALF, std=_HALF, interpolation="bilinear", antialias=False),
+    "augreg": Preprocessing(mean=_HALF, std=_HALF, interpolation="bicubic", crop=0.9),
+    "imagenet": Preprocessing(mean=_IMAGENET_MEAN, std=_IMAGENET_STD, interpolation="bicubic", crop=0.9),
+}
+
+
+def preset(name: str) -> Preprocessing:
+    """Look a preset up by name."""
+    return PRESETS[choose("preprocessing preset", name, PRESETS)]

@@ -1,0 +1,37 @@
+"""Multi-head self-attention, equations (5)-(8) of the paper's Appendix A."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Attention(nn.Module):
+    """`MSA(z) = [SA_1(z); ...; SA_k(z)] U_msa`, with `SA(z) = softmax(q k^T / sqrt(head_dim)) v` (A.5-A.8).
+
+    The fused kernel never builds the (tokens x tokens) matrix; `weights` builds it for whoever wants to look.
+    """
+
+    def __init__(self, width: int, num_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.qkv = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+
+    def forward(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens dim"]:
+        q, k, v = self.project(z)
+        dropout = self.dropout if self.training else 0.0
+        heads = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+        return self.output(heads.transpose(1, 2).flatten(2))
+
+    def project(self, z: Float[Tensor, "batch tokens dim"]) -> tuple[Tensor, Tensor, Tensor]:
+        """`[q, k, v] = z U_qkv` (A.5): views of one matrix product, each (batch, heads, tokens, head_dim)."""
+        joined = self.qkv(z).unflatten(-1, (3, self.num_heads, -1))
+        q, k, v = joined.permute(2, 0, 3, 1, 4).unbind(0)
+        return q, k, v
+
+    def weights(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch heads tokens tokens"]:
+        """`A = softmax(q k^T / sqrt(head_dim))` (A.6)."""
+        q, k, _ = self.project(z)
+        return torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1)

@@ -1,0 +1,43 @@
+"""What every network of the zoo offers: logits, features, tokens, and the facts that travel with its weights."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vitrail.config import Preprocessing, VitConfig
+from vitrail.models.positions import FixedTable
+
+Config = TypeVar("Config", bound=VitConfig)
+
+
+class Classifier(nn.Module, ABC, Generic[Config]):
+    """A network with a head: `logits = head(features(images))`."""
+
+    head: nn.Module
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.labels: tuple[str, ...] | None = None
+        self.preprocessing: Preprocessing | None = None
+        self.provenance: dict[str, Any] = {}
+        self.metrics: dict[str, Any] = {}
+
+    @abstractmethod
+    def tokens(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens dim"]:
+        """The last feature map as tokens, after the final norm."""
+
+    @abstractmethod
+    def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch dim"]:
+        """What the head reads."""
+
+    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+        return self.head(self.features(images))
+
+    def fill_fixed_tables(self) -> None:
+        """Compute tables that are not stored with the weights, after the network was built without memory."""
+        for module in self.modules():
+            if isinstance(module, FixedTable):
+                module.fill()

@@ -1,0 +1,157 @@
+"""What a network costs: parameters, multiply-adds and memory, measured on tensors without data."""
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from vitrail.config import VitConfig
+from vitrail.models.create import build
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCost:
+    """One row of the per-layer table."""
+
+    name: str
+    kind: str
+    parameters: int
+    macs: int
+    output: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The bill for one batch; memory is float32 activations, weights not counted."""
+
+    batch: int
+    parameters: int
+    macs: int
+    """Multiply-adds of the forward pass for the whole batch; one is two floating-point operations."""
+    inference_bytes: int
+    """Most activation memory alive at once without gradients, the input included."""
+    training_bytes: int
+    """Activation memory that a forward pass keeps for the backward pass."""
+    layers: tuple[LayerCost, ...]
+
+
+def measure_cost(config: VitConfig, batch: int = 1) -> Cost:
+    """Run the network once on tensors that have shapes and no data."""
+    with torch.device("meta"):
+        model = build(config)
+    # Fake CPU tensors, unlike meta ones, take the fused attention path, so memory is what a real run would use.
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model.to_empty(device="cpu")
+        images = torch.empty(batch, config.channels, *config.image_size)
+        outputs: dict[str, tuple[int, ...]] = {}
+        handles = [module.register_forward_hook(_remember(outputs, name)) for name, module in _parts(model)]
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            model(images)
+        for handle in handles:
+            handle.remove()
+        flops = {name: sum(counts.values()) for name, counts in counter.get_flop_counts().items()}
+        root = type(model).__name__
+        modules = [
+            LayerCost(
+                name=name,
+                kind=type(module).__name__,
+                parameters=_parameters(module),
+                macs=flops.get(f"{root}.{name}", 0) // 2,
+                output=outputs.get(name, ()),
+            )
+            for name, module in _parts(model)
+        ]
+        loose = [
+            LayerCost(name=name, kind="Parameter", parameters=tensor.numel(), macs=0, output=tuple(tensor.shape))
+            for name, tensor in model.named_parameters(recurse=False)
+        ]
+        return Cost(
+            batch=batch,
+            parameters=_parameters(model),
+            macs=counter.get_total_flops() // 2,
+            inference_bytes=_peak_bytes(model, images),
+            training_bytes=_saved_bytes(model, images),
+            layers=(*loose, *modules),
+        )
+
+
+def _parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    for name, child in model.named_children():
+        if isinstance(child, nn.ModuleList):
+            yield from ((f"{name}.{index}", module) for index, module in enumerate(child))
+        elif not isinstance(child, nn.Dropout):
+            yield name, child
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _remember(outputs: dict[str, tuple[int, ...]], name: str) -> Any:
+    def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
+        outputs[name] = tuple(output.shape)
+
+    return hook
+
+
+def _saved_bytes(model: nn.Module, images: Tensor) -> int:
+    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    saved: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        key = tensor.untyped_storage()._cdata
+        if key not in weights:
+            saved[key] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.train()(images)
+    return sum(tensor.untyped_storage().nbytes() for tensor in saved.values())
+
+
+def _peak_bytes(model: nn.Module, images: Tensor) -> int:
+    with torch.no_grad(), _LiveBytes() as live:
+        model.eval()(images)
+    return live.peak + images.untyped_storage().nbytes()
+
+
+class _LiveBytes(TorchDispatchMode):
+    """Follow the memory of every tensor an operation makes until the last of its views is gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users: dict[int, int] = {}
+        self.now = self.peak = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        inputs = {t.untyped_storage()._cdata for t in tree_leaves(args) if isinstance(t, Tensor)}
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._follow(tensor, inputs)
+        return result
+
+    def _follow(self, tensor: Tensor, inputs: set[int]) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in inputs and key not in self.users:
+            return  # a view of a weight or of the input
+        if key not in self.users:
+            self.users[key] = 0
+            self.now += storage.nbytes()
+            self.peak = max(self.peak, self.now)
+        self.users[key] += 1
+        weakref.finalize(tensor, self._release, key, storage.nbytes())
+
+    def _release(self, key: int, size: int) -> None:
+        self.users[key] -= 1
+        if not self.users[key]:
+            del self.users[key]
+            self.now -= size

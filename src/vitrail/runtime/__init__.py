@@ -1,0 +1,1 @@
+"""What the rooms above share about the machine they run on."""

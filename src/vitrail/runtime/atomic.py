@@ -1,0 +1,89 @@
+"""Files that appear whole or not at all."""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vitrail.errors import DiskError
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success it is flushed to disk and renamed, on failure removed."""
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=path.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(0o666 & ~_umask())
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `path`; on success it takes the place of `path` and keeps other files found there."""
+    with _told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}."))
+        try:
+            yield temporary
+            temporary.chmod(0o777 & ~_umask())
+            for written in temporary.iterdir():
+                _sync(written)
+            _swap(temporary, path)
+            _sync(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _swap(temporary: Path, path: Path) -> None:
+    if not path.exists():
+        temporary.rename(path)
+        return
+    for kept in path.iterdir():
+        if not (temporary / kept.name).exists():
+            copy = shutil.copytree if kept.is_dir() else shutil.copy2
+            copy(kept, temporary / kept.name)
+    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}.old."))
+    path.rename(old / path.name)
+    try:
+        temporary.rename(path)
+    except OSError:
+        (old / path.name).rename(path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        fix = "Free some space, or write to another disk." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise DiskError(f"could not be written ({reason})", where=str(path), fix=fix) from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

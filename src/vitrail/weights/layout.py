@@ -1,0 +1,60 @@
+"""Between another library's arrays and ours: one entry per tensor, an einops pattern that works both ways."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from einops import rearrange
+from torch import Tensor
+
+from vitrail.errors import DataError
+from vitrail.weights.checkpoint import State, compare_names
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One of our tensors, the arrays it is made of, and the change of axes `theirs -> ours`.
+
+    Several arrays are stacked along a new leading axis before the change.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    pattern: str
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def read(self, arrays: Sequence[Tensor]) -> Tensor:
+        """Their arrays to our tensor."""
+        joined = torch.stack(list(arrays)) if len(self.theirs) > 1 else arrays[0]
+        return rearrange(joined, self.pattern, **self.sizes)
+
+    def write(self, tensor: Tensor) -> list[Tensor]:
+        """Our tensor to their arrays."""
+        theirs, ours = self.pattern.split("->")
+        joined = rearrange(tensor, f"{ours} -> {theirs}", **self.sizes)
+        return list(joined.unbind(0)) if len(self.theirs) > 1 else [joined]
+
+
+def read_entries(
+    entries: Sequence[Entry], arrays: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], where: str
+) -> State:
+    """Translate a whole file; `shapes` are those of our tensors, and every array must fit and be used."""
+    compare_names(set(arrays), {name for entry in entries for name in entry.theirs}, where)
+    state: State = {}
+    for entry in entries:
+        wanted = entry.write(torch.empty(shapes[entry.ours], device="meta"))
+        for name, example in zip(entry.theirs, wanted, strict=True):
+            if arrays[name].shape != example.shape:
+                came = tuple(arrays[name].shape)
+                raise DataError(f"the array {name!r} has shape {came}", wanted=f"{tuple(example.shape)}", where=where)
+        state[entry.ours] = entry.read([arrays[name] for name in entry.theirs]).float().contiguous()
+    return state
+
+
+def write_entries(entries: Sequence[Entry], state: State) -> dict[str, Tensor]:
+    """Translate a whole network."""
+    return {
+        name: array.contiguous()
+        for entry in entries
+        for name, array in zip(entry.theirs, entry.write(state[entry.ours].detach()), strict=True)
+    }

@@ -1,0 +1,42 @@
+"""Safetensors files: read and written with errors a person can act on."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vitrail.errors import DataError
+from vitrail.runtime.atomic import atomic_file
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors by name, and the text metadata."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DataError(
+            f"is not a complete .safetensors file ({error})", where=str(path), fix="Download or copy the file again."
+        ) from error
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and text metadata."""
+    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    with atomic_file(path) as temporary:
+        try:
+            save_file(contiguous, temporary, dict(metadata))
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Parse JSON that came with weights."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"is not valid JSON ({error})", where=where) from None
