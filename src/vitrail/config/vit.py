@@ -11,6 +11,11 @@ Gelu = Literal["tanh", "erf"]
 
 POOLS: tuple[str, ...] = ("token", "mean")
 POSITIONS: tuple[str, ...] = ("learned_1d", "sincos_2d")
+# Bounds on what a file may ask for, so that a hostile one is refused at once and not after minutes of building.
+MAX_DEPTH = 1000
+MAX_WIDTH = 2**24
+MAX_PIXELS = 2**16
+
 GELUS: tuple[str, ...] = ("tanh", "erf")
 
 
@@ -60,8 +65,9 @@ class VitConfig:
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):
             object.__setattr__(self, name, pair(getattr(self, name), name))
-        for name in ("width", "depth", "num_heads", "mlp_width", "channels"):
+        for name in ("width", "num_heads", "mlp_width", "channels"):
             positive(name, getattr(self, name))
+        positive("depth", self.depth, at_most=MAX_DEPTH)
         if self.num_classes < 0:
             raise UsageError(f"num_classes is {self.num_classes}", wanted="0 or more")
         if self.pre_logits is not None:
@@ -107,15 +113,17 @@ class VitConfig:
 def pair(value: int | tuple[int, int] | list[int], name: str) -> tuple[int, int]:
     """Read a size given as one number or as (height, width)."""
     sides = (value, value) if isinstance(value, int) else tuple(value)
-    if len(sides) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides):
-        raise UsageError(f"{name} is {value!r}", wanted="a positive whole number or (height, width)")
+    if len(sides) != 2:
+        raise UsageError(f"{name} is {value!r}", wanted="one number or (height, width)")
+    for side in sides:
+        positive(name, side, at_most=MAX_PIXELS)
     return sides[0], sides[1]
 
 
-def positive(name: str, value: int) -> None:
-    """Refuse a count below one."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} is {value!r}", wanted="a positive whole number")
+def positive(name: str, value: int, at_most: int = MAX_WIDTH) -> None:
+    """Refuse a count below one or beyond reason."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= at_most:
+        raise UsageError(f"{name} is {value!r}", wanted=f"a whole number from 1 to {at_most:,}")
 
 
 def times(size: tuple[int, int]) -> str:

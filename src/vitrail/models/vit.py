@@ -52,7 +52,7 @@ class VisionTransformer(Classifier[VitConfig]):
             z = block(z)
         return self.norm(z)
 
-    def read(self, tokens: Tokens) -> Float[Tensor, "batch dim"]:
+    def read(self, tokens: Tokens) -> Float[Tensor, "batch features"]:
         """`y = LN(z_L^0)` (4), or the mean over patches, through the tanh layer where the head has one."""
         pooled = tokens[:, 0] if self.config.pool == "token" else tokens.mean(dim=1)
         return pooled if self.pre_logits is None else torch.tanh(self.pre_logits(pooled))

@@ -31,7 +31,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `path`; on success it takes the place of `path` and keeps other files found there."""
+    """Give a temporary folder beside `path`; on success it takes the place of `path` and keeps its other files."""
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}."))

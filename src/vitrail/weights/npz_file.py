@@ -53,6 +53,8 @@ def write_npz(path: Path, arrays: Mapping[str, Tensor]) -> None:
 
 
 def _tensor(array: np.ndarray) -> Tensor:
+    if not isinstance(array, np.ndarray):
+        raise TypeError("it is not a numpy array")  # other members of a zip file come as bytes
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
         array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     return torch.from_numpy(array)
