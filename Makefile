@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-gpu lint format clean
+.PHONY: demo test test-slow test-gpu lint format images clean
 
 demo: .venv/.installed
 	$(BIN)/vitrail demo
@@ -25,6 +25,9 @@ lint: .venv/.installed-dev
 format: .venv/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+images: .venv/.installed-dev
+	$(BIN)/python docs/make_images.py
 
 clean:
 	rm -rf .venv .pytest_cache .hypothesis .ruff_cache .import_linter_cache

@@ -46,9 +46,7 @@ def run() -> None:
     model = create_model("vit-tiny-mnist").eval()
     config, image = model.config, _image()
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    out.print(
-        "[bold]An image is worth 16 words:[/] a Vision Transformer with untrained weights looks at a 28x28 digit\n"
-    )
+    out.print("[bold]An image is worth 16 words:[/] an untrained ViT looks at a 28x28 digit\n")
     out.print(
         f"  {config.depth} blocks, width {config.width}, {config.num_heads} heads, 7x7 patches, "
         f"{parameters:,} parameters\n"
@@ -82,7 +80,7 @@ def _print_equations(model: VisionTransformer, image: Tensor) -> None:
     steps.append(("(1)  z_0", "class token in front, positions added", z))
     for number, block in enumerate(model.blocks, start=1):
         z = block(z)
-        steps.append((f"(2,3) z_{number}", "attention and MLP, each behind a LayerNorm and added", z))
+        steps.append((f"(2,3) z_{number}", "LayerNorm, attention, add; the same with the MLP", z))
     tokens = model.norm(z)
     steps.append(("(4)  y", "the class token after the last LayerNorm", model.read(tokens)))
     steps.append(("head(y)", "one logit per class; all 0, as the head starts at zero", model(image)))
@@ -94,8 +92,6 @@ def _print_attention(model: VisionTransformer, image: Tensor) -> None:
     _, attention = model.forward_tapped(image, layers=[1])
     to_patches = attention[1].mean(dim=1)[0, 0, 1:].reshape(4, 4)
     scaled = (to_patches - to_patches.min()) / (to_patches.max() - to_patches.min())
-    console().print(
-        "\n  where the class token of the last block looks (before any training, so nowhere in particular):"
-    )
+    console().print("\n  where the class token of the last block looks (untrained: anywhere):")
     for row in scaled:
         console().print("  " + "".join(_SHADES[round(float(value) * 4)] * 2 for value in row), markup=False)
