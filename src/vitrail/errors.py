@@ -49,14 +49,9 @@ def choose(kind: str, name: object, options: Iterable[str]) -> str:
     known = list(options)
     if isinstance(name, str) and name in known:
         return name
-    near = difflib.get_close_matches(str(name).lower(), known, n=3, cutoff=0.6)
-    hint = f"Did you mean {_either(near)}?" if near else f"Choose from {', '.join(known)}."
+    near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Choose from {', '.join(known)}."
     raise UsageError(f"Unknown {kind} {name!r}", fix=hint)
-
-
-def _either(options: list[str]) -> str:
-    words = [repr(option) for option in options]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _finished(sentence: str) -> str:

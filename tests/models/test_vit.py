@@ -194,7 +194,7 @@ def test_initialisation_is_the_originals() -> None:
     assert patch.weight.abs().max() <= 2 * (1 / 768) ** 0.5 / 0.8796
     assert not patch.bias.any()
     assert not model.class_token.any()
-    assert model.position.table.std() == pytest.approx(0.02, rel=0.02)
+    assert model.positions[0].table.std() == pytest.approx(0.02, rel=0.02)
     assert model.pre_logits.weight.std() == pytest.approx((1 / 768) ** 0.5, rel=0.01)
     assert not model.head.weight.any()
     assert model.head.bias.eq(-10).all()
@@ -313,7 +313,7 @@ def test_a_position_of_your_own() -> None:
 
 
 def test_sincos_table_equals_big_visions(fixtures) -> None:
-    from vitrail.models.positions import sincos_2d
+    from vitrail.models.fixed_table import sincos_2d
 
     wanted = np.load(fixtures / "sincos2d" / "h7_w5_d48.npy").reshape(35, 48)
     np.testing.assert_allclose(sincos_2d((7, 5), 48).numpy(), wanted, rtol=0, atol=1e-6)
@@ -321,6 +321,6 @@ def test_sincos_table_equals_big_visions(fixtures) -> None:
 
 def test_sincos_positions_are_fixed_and_zero_for_the_class_token() -> None:
     model = VisionTransformer(dataclasses.replace(SMALL, position="sincos_2d"))
-    assert "position.table" not in model.state_dict()
-    assert not model.position()[0].any()
-    assert model.position().shape == (17, 24)
+    assert "positions.0.table" not in model.state_dict()
+    assert not model.positions[0]()[0].any()
+    assert model.positions[0]().shape == (17, 24)

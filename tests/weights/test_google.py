@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import vitrail
-from vitrail.config import VitConfig, to_json
-from vitrail.errors import Notice
+from vitrail.config import ResNetConfig, VitConfig, to_json
+from vitrail.errors import DataError, Notice, UsageError
 from vitrail.models import VisionTransformer
 from vitrail.weights.google_names import GoogleStyle
 
@@ -166,3 +166,135 @@ def test_mean_pooled_network_without_provenance_can_be_written(tmp_path) -> None
     vitrail.save_model(model, tmp_path / "m.npz", layout="google")
     images = torch.randn(1, 3, 16, 8)
     assert torch.equal(vitrail.load_model(tmp_path / "m.npz", image_size=(16, 8))(images), model(images))
+
+
+HYBRID_STYLES = [
+    GoogleStyle(group_norm_axes=axes, numbering=numbering) for axes in (1, 4) for numbering in ("pre_linen", "linen")
+]
+
+
+@pytest.mark.parametrize("style", HYBRID_STYLES)
+@pytest.mark.parametrize("blocks", [(), (1,), (2, 1), (1, 2, 1), (1, 1, 1, 1)])
+def test_hybrids_come_back_bit_equal(style, blocks, tmp_path) -> None:
+    backbone = ResNetConfig(blocks=blocks, width=32)
+    size = (4 * backbone.stride, 4 * backbone.stride)
+    model = random_model(style, backbone=backbone, patch_size=(1, 1), image_size=size, pre_logits=24)
+    vitrail.save_model(model, tmp_path / "first.npz", layout="google")
+    loaded = vitrail.load_model(tmp_path / "first.npz")
+    assert loaded.config == model.config
+    images = torch.randn(1, 3, *size)
+    assert torch.equal(loaded(images), model(images))
+    vitrail.save_model(loaded, tmp_path / "ours")
+    vitrail.save_model(vitrail.load_model(tmp_path / "ours"), tmp_path / "second.npz", layout="google")
+    assert_equal_files(tmp_path / "first.npz", tmp_path / "second.npz")
+
+
+def test_published_names_and_shapes_of_the_hybrid(tmp_path) -> None:
+    model = vitrail.create_model("r50-vit-b16", pre_logits=768, num_classes=7)
+    vitrail.save_model(model, tmp_path / "r50.npz", layout="google")
+    shapes = {name: array.shape for name, array in arrays(tmp_path / "r50.npz").items()}
+    wanted = {
+        "conv_root/kernel": (7, 7, 3, 64),
+        "gn_root/scale": (1, 1, 1, 64),
+        "block1/unit1/conv_proj/kernel": (1, 1, 64, 256),
+        "block1/unit1/gn_proj/bias": (1, 1, 1, 256),
+        "block2/unit1/conv1/kernel": (1, 1, 256, 128),
+        "block2/unit4/conv2/kernel": (3, 3, 128, 128),
+        "block3/unit9/conv3/kernel": (1, 1, 256, 1024),
+        "block3/unit9/gn3/scale": (1, 1, 1, 1024),
+        "embedding/kernel": (1, 1, 1024, 768),
+    }
+    assert wanted.items() <= shapes.items()
+    assert len(shapes) == 358
+
+
+@pytest.mark.parametrize("case", ["hybrid_stem_only", "hybrid_r111", "bit_r2121x0.5_odd"])
+def test_the_originals_own_resnets_come_back_bit_equal(case, fixtures, tmp_path) -> None:
+    source = fixtures / case / "params.npz"
+    vitrail.save_model(vitrail.load_model(source), tmp_path / "ours")
+    vitrail.save_model(vitrail.load_model(tmp_path / "ours"), tmp_path / "back.npz", layout="google")
+    assert_equal_files(source, tmp_path / "back.npz")
+
+
+def test_bit_files_with_numbered_convolutions_come_back_under_their_own_names(fixtures, tmp_path) -> None:
+    plain = arrays(fixtures / "bit_r2121x0.5_odd" / "params.npz")
+    numbered = {
+        name.replace("/standardized_conv2d/", f"/standardized_conv2d_{number}/") if number % 2 else name: array
+        for number, (name, array) in enumerate(plain.items())
+    }
+    np.savez(tmp_path / "numbered.npz", **numbered)
+    model = vitrail.load_model(tmp_path / "numbered.npz")
+    reference = vitrail.load_model(fixtures / "bit_r2121x0.5_odd" / "params.npz")
+    images = torch.randn(1, 3, 40, 50)
+    assert torch.equal(model(images), reference(images))
+    vitrail.save_model(model, tmp_path / "back.npz", layout="google")
+    assert_equal_files(tmp_path / "numbered.npz", tmp_path / "back.npz")
+
+
+def test_published_names_of_bit(tmp_path) -> None:
+    vitrail.save_model(vitrail.create_model("bit-r50x1", num_classes=5), tmp_path / "bit.npz", layout="google")
+    shapes = {name: array.shape for name, array in arrays(tmp_path / "bit.npz").items()}
+    wanted = {
+        "resnet/root_block/standardized_conv2d/kernel": (7, 7, 3, 64),
+        "resnet/block1/unit01/a/proj/standardized_conv2d/kernel": (1, 1, 64, 256),
+        "resnet/block3/unit06/b/standardized_conv2d/kernel": (3, 3, 256, 256),
+        "resnet/block4/unit03/c/group_norm/gamma": (512,),
+        "resnet/group_norm/beta": (2048,),
+        "resnet/head/conv2d/kernel": (1, 1, 2048, 5),
+    }
+    assert wanted.items() <= shapes.items()
+    assert len(shapes) == 153
+
+
+@pytest.mark.parametrize("missing", ["resnet/block3/unit02", "resnet/block2/unit01/a/proj", "resnet/head/conv2d/bias"])
+def test_a_missing_part_of_a_bit_file_is_named(missing, fixtures, tmp_path) -> None:
+    plain = arrays(fixtures / "bit_r2121x0.5_odd" / "params.npz")
+    np.savez(tmp_path / "gap.npz", **{name: array for name, array in plain.items() if missing not in name})
+    if missing == "resnet/block3/unit02":
+        assert vitrail.load_model(tmp_path / "gap.npz").config.blocks == (2, 1, 1, 1)
+        return
+    with pytest.raises(DataError, match=f"the array '{missing}.*is missing"):
+        vitrail.load_model(tmp_path / "gap.npz")
+
+
+@pytest.mark.parametrize("scanned", [False, True])
+@pytest.mark.parametrize("prefix", ["params/", "params/img/"])
+def test_attention_pooling_comes_back_bit_equal(scanned, prefix, tmp_path) -> None:
+    style = GoogleStyle(prefix=prefix, numbering="linen", scanned=scanned, position="top")
+    model = random_model(style, pool="map", patch_size=(4, 4), image_size=(16, 16))
+    vitrail.save_model(model, tmp_path / "first.npz", layout="google")
+    stored = arrays(tmp_path / "first.npz")
+    assert stored[f"{prefix}MAPHead_0/probe"].shape == (1, 1, 24)
+    assert stored[f"{prefix}MAPHead_0/MultiHeadDotProductAttention_0/key/kernel"].shape == (24, 3, 8)
+    loaded = vitrail.load_model(tmp_path / "first.npz")
+    images = torch.randn(1, 3, 16, 16)
+    assert loaded.config == model.config
+    assert torch.equal(loaded(images), model(images))
+    vitrail.save_model(loaded, tmp_path / "second.npz", layout="google")
+    assert_equal_files(tmp_path / "first.npz", tmp_path / "second.npz")
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"registers": 2}, "register tokens"),
+        ({"position": "learned_2d"}, "the position embedding 'learned_2d'"),
+        ({"position": "relative"}, "the position embedding 'relative'"),
+        ({"position_at": "every_layer"}, "positions at 'every_layer'"),
+    ],
+)
+def test_what_the_layout_cannot_hold_is_refused_by_name(changes, part, tmp_path) -> None:
+    with pytest.raises(UsageError, match=f"the google layout cannot hold {part}"):
+        vitrail.save_model(random_model(**changes), tmp_path / "x.npz", layout="google")
+    assert not (tmp_path / "x.npz").exists()
+
+
+def test_numerics_that_a_npz_cannot_record_are_told(tmp_path) -> None:
+    with pytest.warns(Notice, match="does not record gelu: its readers take 'tanh', this network 'erf'"):
+        vitrail.save_model(random_model(gelu="erf"), tmp_path / "x.npz", layout="google")
+
+
+def test_a_class_row_changed_after_loading_picks_a_style_that_fits(tmp_path) -> None:
+    model = random_model(GoogleStyle(), position_class_row=False)
+    vitrail.save_model(model, tmp_path / "x.npz", layout="google")
+    assert "params/pos_embedding" in arrays(tmp_path / "x.npz")

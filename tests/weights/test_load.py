@@ -29,17 +29,17 @@ def npz(tmp_path):
 
 def test_another_image_size_resamples_the_grid_and_keeps_the_class_row(npz) -> None:
     small, large = vitrail.load_model(npz), vitrail.load_model(npz, image_size=(24, 32))
-    wanted = resize_positions(small.position.table, (4, 4), (6, 8))
-    assert torch.equal(large.position.table, wanted)
-    assert torch.equal(large.position.table[0], small.position.table[0])
+    wanted = resize_positions(small.positions[0].table, (4, 4), (6, 8))
+    assert torch.equal(large.positions[0].table, wanted)
+    assert torch.equal(large.positions[0].table[0], small.positions[0].table[0])
     assert large(torch.randn(1, 3, 24, 32)).shape == (1, 3)
 
 
 def test_an_equal_token_count_on_another_grid_is_resampled(npz) -> None:
     """14x14 to 7x28 keeps the count; others keep the table too, silently."""
     square, flat = vitrail.load_model(npz), vitrail.load_model(npz, image_size=(8, 32))
-    assert square.position.table.shape == flat.position.table.shape
-    assert not torch.equal(square.position.table, flat.position.table)
+    assert square.positions[0].table.shape == flat.positions[0].table.shape
+    assert not torch.equal(square.positions[0].table, flat.positions[0].table)
 
 
 def test_pixels_over_are_dropped_with_one_notice(npz) -> None:
@@ -50,7 +50,7 @@ def test_pixels_over_are_dropped_with_one_notice(npz) -> None:
 
 
 def test_smaller_than_a_patch_is_an_error(npz) -> None:
-    with pytest.raises(UsageError, match="image_size 3x3 is smaller than a 4x4 patch"):
+    with pytest.raises(UsageError, match="an image of 3x3 pixels is smaller than a 4x4 patch"):
         vitrail.load_model(npz, image_size=3)
 
 
@@ -79,7 +79,7 @@ def test_a_rectangular_table_needs_its_size(tmp_path) -> None:
     with pytest.raises(DataError, match="image_size 12x12 gives a 3x3 grid of 9 patches; wanted the 8"):
         vitrail.load_model(path, image_size=12)
     resized = vitrail.load_model(path, image_size=12, source_image_size=(8, 16))
-    assert torch.equal(resized.position.table, resize_positions(model.position.table, (2, 4), (3, 3)))
+    assert torch.equal(resized.positions[0].table, resize_positions(model.positions[0].table, (2, 4), (3, 3)))
 
 
 def test_source_image_size_overrides_the_square(tmp_path) -> None:
@@ -137,7 +137,7 @@ def test_sincos_positions_follow_the_grid(tmp_path) -> None:
     vitrail.save_model(random_model(position="sincos_2d"), tmp_path / "ours")
     resized = vitrail.load_model(tmp_path / "ours", image_size=24)
     fresh = vitrail.create_model(resized.config)
-    assert torch.equal(resized.position(), fresh.position())
+    assert torch.equal(resized.positions[0](), fresh.positions[0]())
 
 
 def test_saving_over_a_model_keeps_other_files_and_never_takes_a_strangers_folder(tmp_path) -> None:

@@ -44,6 +44,7 @@ def run() -> None:
     out = console()
     torch.manual_seed(0)
     model = create_model("vit-tiny-mnist").eval()
+    assert isinstance(model, VisionTransformer)
     config, image = model.config, _image()
     parameters = sum(parameter.numel() for parameter in model.parameters())
     out.print("[bold]An image is worth 16 words:[/] an untrained ViT looks at a 28x28 digit\n")

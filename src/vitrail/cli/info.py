@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import tyro
 
 from vitrail.cli.terminal import console, megabytes, operations, print_json, table
-from vitrail.config import VitConfig, replace, times, to_json
+from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig, replace, times, to_json
 from vitrail.models.cost import Cost, LayerCost, measure_cost
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint
@@ -59,7 +59,7 @@ def _is_path(name: str) -> bool:
     return Path(name).exists() or len(Path(name).parts) > 1 or bool(Path(name).suffix)
 
 
-def _from_zoo(key: str, image_size: Size | None, num_classes: int | None) -> tuple[str, str, VitConfig]:
+def _from_zoo(key: str, image_size: Size | None, num_classes: int | None) -> tuple[str, str, ModelConfig]:
     row = zoo_row(key)
     asked: dict[str, Any] = {"image_size": image_size, "num_classes": num_classes}
     config = replace(row.config, {name: value for name, value in asked.items() if value is not None}, kind="model")
@@ -77,7 +77,7 @@ def _file_facts(checkpoint: Checkpoint) -> dict[str, str]:
     }
 
 
-def _print(title: str, note: str, config: VitConfig, cost: Cost, facts: dict[str, str]) -> None:
+def _print(title: str, note: str, config: ModelConfig, cost: Cost, facts: dict[str, str]) -> None:
     out = console()
     out.print(f"[bold]{title}[/]", markup=True, soft_wrap=True)
     notes = [("note", note)] if note else []
@@ -90,19 +90,11 @@ def _print(title: str, note: str, config: VitConfig, cost: Cost, facts: dict[str
     out.print(view)
 
 
-def _lines(config: VitConfig, cost: Cost) -> list[tuple[str, str]]:
-    grid = f"{times(config.grid)} grid of {times(config.patch_size)} patches"
-    class_token = " and a class token" if config.pool == "token" else ""
-    head = f"linear, {config.num_classes:,} classes" if config.num_classes else "none: features come out"
-    pre_logits = f"tanh layer of {config.pre_logits}, then " if config.pre_logits else ""
-    pool = "class token" if config.pool == "token" else "mean of the tokens"
-    batch = "" if cost.batch == 1 else f" of batch {cost.batch}"
+def _lines(config: ModelConfig, cost: Cost) -> list[tuple[str, str]]:
+    batch = "" if cost.batch == 1 else f" for a batch of {cost.batch}"
     return [
-        ("input", f"{times(config.image_size)} pixels, {config.channels} channels"),
-        ("tokens", f"{config.tokens}: {grid}{class_token}, positions {config.position}"),
-        ("encoder", f"{config.depth} blocks, width {config.width}, {config.num_heads} heads, MLP {config.mlp_width}"),
-        ("numerics", f"GELU {config.gelu}, LayerNorm epsilon {config.layer_norm_epsilon:g}"),
-        ("head", f"{pool}, {pre_logits}{head}"),
+        ("input", f"{times(config.image_size)} pixels, channels: {config.channels}"),
+        *(_bit_lines(config) if isinstance(config, BitConfig) else _vit_lines(config)),
         ("parameters", f"{cost.parameters:,} ({megabytes(4 * cost.parameters)} in float32)"),
         ("compute", f"{operations(cost.macs)} = {operations(2 * cost.macs, 'FLOPs')} forward{batch}"),
         (
@@ -111,6 +103,38 @@ def _lines(config: VitConfig, cost: Cost) -> list[tuple[str, str]]:
             f"(float32, batch {cost.batch}, without weights)",
         ),
     ]
+
+
+def _vit_lines(config: VitConfig) -> list[tuple[str, str]]:
+    prefix = [name for name, there in (("a class token", config.class_token), ("registers", config.registers)) if there]
+    grid = " and ".join([f"{times(config.grid)} grid of {times(config.patch_size)} patches", *prefix])
+    pool = {"token": "class token", "mean": "mean of the patch tokens", "map": "attention pooling"}[config.pool]
+    hidden = f"tanh layer of {config.pre_logits}, then " if config.pre_logits else ""
+    lines = [
+        ("tokens", f"{config.tokens}: {grid}, positions {config.position} ({config.position_at})"),
+        ("encoder", f"{config.depth} blocks, width {config.width}, {config.num_heads} heads, MLP {config.mlp_width}"),
+        ("numerics", f"GELU {config.gelu}, LayerNorm epsilon {config.layer_norm_epsilon:g}"),
+        ("head", f"{pool}, {hidden}{_classes(config)}"),
+    ]
+    if config.backbone:
+        stride = f"{config.backbone.stride} pixels per cell"
+        kind = "ResNet" if isinstance(config.backbone, ResNetConfig) else "convolutional stem"
+        lines.insert(0, ("backbone", f"{kind}, {times(config.feature_size)} feature map, {stride}"))
+    return lines
+
+
+def _bit_lines(config: BitConfig) -> list[tuple[str, str]]:
+    rule = f"weights standardised by {config.standardisation} with epsilon {config.standardisation_epsilon:g}"
+    return [
+        ("feature map", f"{times(config.grid)} cells of {config.feature_width} numbers"),
+        ("stages", f"{' + '.join(map(str, config.blocks))} units, root width {config.width}"),
+        ("numerics", f"GroupNorm epsilon {config.group_norm_epsilon:g}, {rule}"),
+        ("head", f"mean over the map, {_classes(config)}"),
+    ]
+
+
+def _classes(config: ModelConfig) -> str:
+    return f"linear, {config.num_classes:,} classes" if config.num_classes else "none: features come out"
 
 
 def _collapsed(layers: tuple[LayerCost, ...]) -> list[LayerCost]:

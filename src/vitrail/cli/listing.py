@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitrail.cli.terminal import console, operations, print_json, table
-from vitrail.config import times
+from vitrail.cli.terminal import console, print_json, short_count, table
+from vitrail.config import to_json
 from vitrail.recipes import RECIPES, FinetuneRow, PretrainRow
 from vitrail.zoo import ZOO
 
@@ -33,43 +33,40 @@ def run(
 def _models() -> list[dict]:
     return [
         {
-            "key": row.key,
+            "model": row.key,
             "name": row.name,
             "about": row.about,
             "parameters": row.parameters,
             "macs": row.macs,
             "image_size": list(row.config.image_size),
             "tokens": row.config.tokens,
+            "published": to_json(row.published),
         }
         for row in ZOO.values()
     ]
 
 
 def _print_models(rows: list[dict]) -> None:
-    view = table(
-        "model",
-        "in the paper",
-        "what it is",
-        "parameters",
-        "compute",
-        "image",
-        "tokens",
-        numbers=("parameters", "compute", "tokens"),
-    )
+    numbers = ("parameters", "GMACs", "tokens")
+    view = table("model", "in the paper", "what it is", *numbers, "published weights", numbers=numbers)
     for row in rows:
+        published = row["published"]
         view.add_row(
-            f"[bold]{row['key']}[/]",
+            f"[bold]{row['model']}[/]",
             row["name"],
             row["about"],
-            f"{row['parameters']:,}",
-            operations(row["macs"]),
-            times(tuple(row["image_size"])),
+            short_count(row["parameters"]),
+            f"{row['macs'] / 1e9:.2f}" if row["macs"] >= 1e7 else "< 0.01",
             str(row["tokens"]),
+            f"{published['megabytes']:,} MB, {published['licence']}" if published else "",
         )
     out = console()
     out.print(view)
-    out.print("compute: multiply-adds of one forward pass of one image (one is two floating-point operations).")
-    out.print("Try [bold]vitrail info vit-b16[/] for one of them, layer by layer.")
+    out.print(
+        "GMACs: billions of multiply-adds for one image of the network's own size (224 pixels but for the last two).\n"
+        "tokens: what the encoder sees; for BiT, cells of the last feature map.\n"
+        "Next: [bold]vitrail info vit-b16[/] shows one of them layer by layer."
+    )
 
 
 def _recipes() -> list[dict]:

@@ -37,6 +37,11 @@ def megabytes(size: int) -> str:
     )
 
 
+def short_count(count: int) -> str:
+    """A number of parameters for people: 86.6 M."""
+    return f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count / 1e3:,.1f} k"
+
+
 def operations(count: int, unit: str = "MACs") -> str:
     """A number of operations for people."""
     for scale, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):

@@ -1,14 +1,25 @@
 """Small frozen dataclasses: values only, no torch."""
 
+from vitrail.config.backbone import Backbone, ConvLayerConfig, ConvStemConfig, ResNetConfig
+from vitrail.config.bit import BitConfig
+from vitrail.config.checks import pair, times
 from vitrail.config.preprocessing import PRESETS, Preprocessing, preset
 from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.values import from_json, replace, to_json
-from vitrail.config.vit import VitConfig, pair, times
+from vitrail.config.vit import VitConfig
+
+ModelConfig = VitConfig | BitConfig
 
 __all__ = [
     "PRESETS",
+    "Backbone",
+    "BitConfig",
+    "ConvLayerConfig",
+    "ConvStemConfig",
+    "ModelConfig",
     "OptimConfig",
     "Preprocessing",
+    "ResNetConfig",
     "ScheduleConfig",
     "TrainConfig",
     "VitConfig",

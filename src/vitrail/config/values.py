@@ -81,12 +81,19 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in options:
         return None
     candidates = [option for option in options if option is not type(None)]
+    if isinstance(value, dict):
+        candidates = [option for option in candidates if _tag(option) == value.get("kind", _tag(option))] or candidates
     for option in candidates[:-1]:
         try:
             return _convert(option, value, where)
         except DataError:
             continue
     return _convert(candidates[-1], value, where)
+
+
+def _tag(hint: Any) -> str | None:
+    """Dataclasses that stand for each other in a union say which they are in the field `kind`."""
+    return getattr(hint, "kind", None)
 
 
 def _named(value: object) -> str:

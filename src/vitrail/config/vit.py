@@ -1,22 +1,22 @@
-"""Architecture and numerics of one Vision Transformer (Table 1 of the paper)."""
+"""Architecture and numerics of one Vision Transformer or hybrid (Table 1 of the paper)."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from vitrail.config.backbone import Backbone
+from vitrail.config.checks import MAX_DEPTH, pair, positive, times
 from vitrail.errors import UsageError, choose
 
-Pool = Literal["token", "mean"]
-Position = Literal["learned_1d", "sincos_2d"]
+Pool = Literal["token", "mean", "map"]
+Position = Literal["none", "learned_1d", "learned_2d", "relative", "sincos_2d", "sinusoid_1d"]
+PositionAt = Literal["stem", "every_layer", "every_layer_shared"]
 Gelu = Literal["tanh", "erf"]
 
-POOLS: tuple[str, ...] = ("token", "mean")
-POSITIONS: tuple[str, ...] = ("learned_1d", "sincos_2d")
-# Bounds on what a file may ask for, so that a hostile one is refused at once and not after minutes of building.
-MAX_DEPTH = 1000
-MAX_WIDTH = 2**24
-MAX_PIXELS = 2**16
-
-GELUS: tuple[str, ...] = ("tanh", "erf")
+POOLS: tuple[Pool, ...] = get_args(Pool)
+POSITIONS: tuple[Position, ...] = get_args(Position)
+POSITION_PLACES: tuple[PositionAt, ...] = get_args(PositionAt)
+GELUS: tuple[Gelu, ...] = get_args(Gelu)
+ADDITIVE_POSITIONS: tuple[Position, ...] = ("learned_1d", "learned_2d", "sincos_2d", "sinusoid_1d")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +32,29 @@ class VitConfig:
     mlp_width: int
     """Hidden width of the MLP of each block."""
     patch_size: tuple[int, int] = (16, 16)
-    """P, height and width of a patch in pixels."""
+    """P, height and width of a patch, in pixels or in cells of the backbone's feature map."""
     image_size: tuple[int, int] = (224, 224)
     """Height and width of the input in pixels."""
     channels: int = 3
     """Channels of the input."""
+    backbone: Backbone | None = None
+    """ResNet of a hybrid, or convolutional stem; none cuts the image itself into patches."""
     num_classes: int = 1000
     """Outputs of the head; 0 leaves the head out, so that the network returns its features."""
     pool: Pool = "token"
-    """What the head reads: the class token, or the mean of the patch tokens (then there is no class token)."""
+    """What the head reads: the class token, the mean of the patch tokens, or attention pooling (MAP)."""
+    registers: int = 0
+    """Extra learned tokens after the class token, which nothing reads (Darcet et al., 2024)."""
     pre_logits: int | None = None
     """Width of the hidden tanh layer of the 2020 pre-training head; none for a linear head."""
     position: Position = "learned_1d"
-    """Kind of position embedding."""
+    """Kind of position embedding (D.4)."""
+    position_at: PositionAt = "stem"
+    """Where an additive one is added: after the patch projection, or before every block, with a table each or one."""
     position_class_row: bool = True
-    """Whether the class token has a row in the position table, as in the original; big_vision has none."""
+    """Whether the class token has a row in a learned table, as in the original; big_vision has none."""
+    position_register_rows: bool = False
+    """Whether register tokens have rows in a learned table, after the class token's."""
     position_std: float = 0.02
     """Standard deviation of a learned position table at the start."""
     dropout: float = 0.0
@@ -68,36 +76,64 @@ class VitConfig:
         for name in ("width", "num_heads", "mlp_width", "channels"):
             positive(name, getattr(self, name))
         positive("depth", self.depth, at_most=MAX_DEPTH)
-        if self.num_classes < 0:
-            raise UsageError(f"num_classes is {self.num_classes}", wanted="0 or more")
+        for name in ("num_classes", "registers"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} is {getattr(self, name)}", wanted="0 or more")
         if self.pre_logits is not None:
             positive("pre_logits", self.pre_logits)
         if self.width % self.num_heads:
             raise UsageError(f"width {self.width} is not divisible by num_heads {self.num_heads}")
         choose("pool", self.pool, POOLS)
-        choose("position", self.position, POSITIONS)
         choose("gelu", self.gelu, GELUS)
-        if self.position == "sincos_2d" and self.width % 4:
-            raise UsageError(f"position 'sincos_2d' with width {self.width}", wanted="a width divisible by 4")
+        self._check_position()
         for name in ("dropout", "attention_dropout", "stochastic_depth"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}", wanted="a chance in [0, 1)")
-        for image, patch, side in zip(self.image_size, self.patch_size, ("height", "width"), strict=True):
-            if image < patch:
-                raise UsageError(
-                    f"image_size {times(self.image_size)} is smaller than a {times(self.patch_size)} patch",
-                    wanted=f"a {side} of at least {patch}",
-                )
+        if 0 in self.grid:
+            what = f"the {times(self.feature_size)} feature map of an" if self.backbone else "an"
+            raise UsageError(
+                f"{what} image of {times(self.image_size)} pixels is smaller than a {times(self.patch_size)} patch",
+                wanted=f"an image_size of at least {times(self.pixels_per_patch)}",
+            )
+
+    def _check_position(self) -> None:
+        choose("position", self.position, POSITIONS)
+        choose("position_at", self.position_at, POSITION_PLACES)
+        divisor = {"sincos_2d": 4, "learned_2d": 2, "sinusoid_1d": 2}.get(self.position, 1)
+        if self.width % divisor:
+            raise UsageError(f"position {self.position!r} with width {self.width}", wanted=f"a multiple of {divisor}")
+        if self.position_at != "stem" and self.position not in ADDITIVE_POSITIONS:
+            raise UsageError(
+                f"position_at {self.position_at!r} with position {self.position!r}",
+                wanted=f"one of {', '.join(ADDITIVE_POSITIONS)}",
+            )
+
+    @property
+    def feature_size(self) -> tuple[int, int]:
+        """Height and width of what is cut into patches."""
+        return self.backbone.feature_size(self.image_size) if self.backbone else self.image_size
+
+    @property
+    def pixels_per_patch(self) -> tuple[int, int]:
+        """Height and width of the image that one patch stands for."""
+        stride = self.backbone.stride if self.backbone else 1
+        return self.patch_size[0] * stride, self.patch_size[1] * stride
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Patches per column and per row; pixels that do not fill a patch are dropped, as in the original."""
-        return self.image_size[0] // self.patch_size[0], self.image_size[1] // self.patch_size[1]
+        """Patches per column and per row; what does not fill a patch is dropped, as in the original."""
+        height, width = self.feature_size
+        return height // self.patch_size[0], width // self.patch_size[1]
+
+    @property
+    def class_token(self) -> bool:
+        """Whether there is a class token."""
+        return self.pool == "token"
 
     @property
     def prefix_tokens(self) -> int:
-        """Tokens in front of the patch tokens."""
-        return 1 if self.pool == "token" else 0
+        """Tokens in front of the patch tokens: class token, then registers."""
+        return int(self.class_token) + self.registers
 
     @property
     def tokens(self) -> int:
@@ -107,25 +143,5 @@ class VitConfig:
     @property
     def prefix_rows(self) -> int:
         """Rows of a learned position table that belong to prefix tokens."""
-        return self.prefix_tokens if self.position_class_row else 0
-
-
-def pair(value: int | tuple[int, int] | list[int], name: str) -> tuple[int, int]:
-    """Read a size given as one number or as (height, width)."""
-    sides = (value, value) if isinstance(value, int) else tuple(value)
-    if len(sides) != 2:
-        raise UsageError(f"{name} is {value!r}", wanted="one number or (height, width)")
-    for side in sides:
-        positive(name, side, at_most=MAX_PIXELS)
-    return sides[0], sides[1]
-
-
-def positive(name: str, value: int, at_most: int = MAX_WIDTH) -> None:
-    """Refuse a count below one or beyond reason."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= at_most:
-        raise UsageError(f"{name} is {value!r}", wanted=f"a whole number from 1 to {at_most:,}")
-
-
-def times(size: tuple[int, int]) -> str:
-    """Write a size for people: 224x224."""
-    return f"{size[0]}x{size[1]}"
+        class_row = self.class_token and self.position_class_row
+        return int(class_row) + (self.registers if self.position_register_rows else 0)

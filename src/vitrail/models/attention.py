@@ -5,24 +5,30 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vitrail.models.initialise import start_projections
+
 
 class Attention(nn.Module):
     """`MSA(z) = [SA_1(z); ...; SA_k(z)] U_msa`, with `SA(z) = softmax(q k^T / sqrt(head_dim)) v` (A.5-A.8).
 
     The fused kernel never builds the (tokens x tokens) matrix; `weights` builds it for whoever wants to look.
+    `relative(q)` gives logits of the distances between tokens (D.4), which no fused kernel can spare.
     """
 
-    def __init__(self, width: int, num_heads: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, num_heads: int, dropout: float = 0.0, relative: nn.Module | None = None) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.dropout = dropout
+        self.relative = relative
         self.qkv = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
+        start_projections(width, self.qkv, self.output)
 
     def forward(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens dim"]:
         q, k, v = self.project(z)
         dropout = self.dropout if self.training else 0.0
-        heads = functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
+        bias = None if self.relative is None else self.relative(q) * q.shape[-1] ** -0.5
+        heads = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
         return self.output(heads.transpose(1, 2).flatten(2))
 
     def project(self, z: Float[Tensor, "batch tokens dim"]) -> tuple[Tensor, Tensor, Tensor]:
@@ -32,6 +38,9 @@ class Attention(nn.Module):
         return q, k, v
 
     def weights(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch heads tokens tokens"]:
-        """`A = softmax(q k^T / sqrt(head_dim))` (A.6)."""
+        """`A = softmax(q k^T / sqrt(head_dim))` (A.6), with the relative logits where there are some."""
         q, k, _ = self.project(z)
-        return torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5, dim=-1)
+        logits = q @ k.transpose(-2, -1)
+        if self.relative is not None:
+            logits = logits + self.relative(q)
+        return torch.softmax(logits * q.shape[-1] ** -0.5, dim=-1)

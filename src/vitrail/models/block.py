@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from vitrail.config import VitConfig
 from vitrail.models.attention import Attention
 from vitrail.models.mlp import Mlp
+from vitrail.models.positions import build_relative
 from vitrail.models.stochastic_depth import StochasticDepth
 
 
@@ -15,7 +16,8 @@ class Block(nn.Module):
     def __init__(self, config: VitConfig, stochastic_depth: float) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
-        self.attention = Attention(config.width, config.num_heads, config.attention_dropout)
+        relative = build_relative(config)
+        self.attention = Attention(config.width, config.num_heads, config.attention_dropout, relative)
         self.mlp_norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
         self.mlp = Mlp(config.width, config.mlp_width, config.gelu, config.dropout)
         self.dropout = nn.Dropout(config.dropout)

@@ -6,10 +6,10 @@ from typing import Any, Generic, TypeVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitrail.config import Preprocessing, VitConfig
-from vitrail.models.positions import FixedTable
+from vitrail.config import BitConfig, Preprocessing, VitConfig
+from vitrail.models.fixed_table import FixedTable
 
-Config = TypeVar("Config", bound=VitConfig)
+Config = TypeVar("Config", VitConfig, BitConfig)
 
 
 class Classifier(nn.Module, ABC, Generic[Config]):

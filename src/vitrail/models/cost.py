@@ -12,8 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from vitrail.config import VitConfig
+from vitrail.config import ModelConfig
+from vitrail.models.conv_stem import ConvStem
 from vitrail.models.create import build
+from vitrail.models.embedding import PatchEmbedding
+from vitrail.models.resnet import ResNet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class Cost:
     layers: tuple[LayerCost, ...]
 
 
-def measure_cost(config: VitConfig, batch: int = 1) -> Cost:
+def measure_cost(config: ModelConfig, batch: int = 1) -> Cost:
     """Run the network once on tensors that have shapes and no data."""
     with torch.device("meta"):
         model = build(config)
@@ -82,12 +85,14 @@ def measure_cost(config: VitConfig, batch: int = 1) -> Cost:
         )
 
 
-def _parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+def _parts(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The layers people know by name: containers and backbones are opened, dropout is left out."""
     for name, child in model.named_children():
-        if isinstance(child, nn.ModuleList):
-            yield from ((f"{name}.{index}", module) for index, module in enumerate(child))
+        opened = isinstance(child, nn.ModuleList | nn.Sequential | ResNet | ConvStem)
+        if opened or (isinstance(child, PatchEmbedding) and child.backbone is not None):
+            yield from _parts(child, f"{prefix}{name}.")
         elif not isinstance(child, nn.Dropout):
-            yield name, child
+            yield f"{prefix}{name}", child
 
 
 def _parameters(module: nn.Module) -> int:

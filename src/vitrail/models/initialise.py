@@ -1,11 +1,8 @@
-"""How the original's weights start (vit_jax and flax defaults)."""
+"""How the original's weights start (vit_jax and flax defaults); every module starts its own when it is built."""
 
 import math
 
 from torch import Tensor, nn
-
-from vitrail.models.attention import Attention
-from vitrail.models.mlp import Mlp
 
 # The standard deviation of a unit normal cut off at two; flax divides by it to restore the wanted variance.
 _CUT_NORMAL_STD = 0.87962566103423978
@@ -18,30 +15,28 @@ def lecun_normal(weight: Tensor) -> None:
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
-def initialise_attention(attention: Attention) -> None:
-    """Xavier-uniform for q, k, v and the output, with the fans of each D x D kernel; zero biases."""
-    width = attention.output.in_features
-    bound = math.sqrt(6.0 / (width + width))
-    for layer in (attention.qkv, attention.output):
-        nn.init.uniform_(layer.weight, -bound, bound)
-        nn.init.zeros_(layer.bias)
+def xavier_uniform(weight: Tensor, fan_in: int, fan_out: int) -> None:
+    """Fill joined kernels with the bound of one of them: `U(-b, b)`, `b = sqrt(6 / (fan_in + fan_out))`."""
+    bound = math.sqrt(6.0 / (fan_in + fan_out))
+    nn.init.uniform_(weight, -bound, bound)
 
 
-def initialise_mlp(mlp: Mlp) -> None:
-    """Xavier-uniform kernels and biases from N(0, 1e-6)."""
-    for layer in (mlp.expand, mlp.contract):
-        nn.init.xavier_uniform_(layer.weight)
-        nn.init.normal_(layer.bias, std=1e-6)
-
-
-def initialise_dense(layer: nn.Linear | nn.Conv2d) -> None:
-    """The flax default of a kernel and a zero bias."""
+def start_dense(layer: nn.Linear | nn.Conv2d) -> None:
+    """The flax default of a kernel, and a zero bias."""
     lecun_normal(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
 
 
-def initialise_head(head: nn.Linear, bias: float) -> None:
+def start_projections(width: int, *layers: nn.Linear) -> None:
+    """Attention kernels: Xavier-uniform with the fans of one width x width map, also where several are joined."""
+    for layer in layers:
+        xavier_uniform(layer.weight, width, width)
+        nn.init.zeros_(layer.bias)
+
+
+def start_head(head: nn.Module, bias: float) -> None:
     """A zero kernel, so that the first logits are exactly the bias (3.2)."""
-    nn.init.zeros_(head.weight)
-    nn.init.constant_(head.bias, bias)
+    if isinstance(head, nn.Linear):
+        nn.init.zeros_(head.weight)
+        nn.init.constant_(head.bias, bias)

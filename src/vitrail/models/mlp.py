@@ -15,6 +15,9 @@ class Mlp(nn.Module):
         self.gelu = nn.GELU(approximate="tanh" if gelu == "tanh" else "none")
         self.contract = nn.Linear(hidden_width, width)
         self.dropout = nn.Dropout(dropout)
+        for layer in (self.expand, self.contract):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.normal_(layer.bias, std=1e-6)
 
     def forward(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens dim"]:
         return self.dropout(self.contract(self.dropout(self.gelu(self.expand(z)))))

@@ -11,50 +11,73 @@ from vitrail.errors import UsageError
 from vitrail.models.block import Block
 from vitrail.models.classifier import Classifier
 from vitrail.models.embedding import PatchEmbedding
-from vitrail.models.initialise import initialise_attention, initialise_dense, initialise_head, initialise_mlp
-from vitrail.models.positions import Learned1d, build_position
+from vitrail.models.initialise import start_dense, start_head
+from vitrail.models.pooling import AttentionPooling
+from vitrail.models.positions import build_additive
 from vitrail.models.stochastic_depth import depth_rates
 
 Images = Float[Tensor, "batch channels height width"]
 Tokens = Float[Tensor, "batch tokens dim"]
 
+# Registers without positions would stay copies of each other if they all began at zero.
+_REGISTER_STD = 0.02
+
 
 class VisionTransformer(Classifier[VitConfig]):
     """Patches, a class token and positions through L encoder blocks to a head (equations 1-4).
 
-    `position` replaces the config's embedding by a module of your own whose `forward()` gives a row per token.
+    `position` replaces the config's additive embedding by a module of your own whose `forward()` gives a row per token.
     """
 
     def __init__(self, config: VitConfig, *, position: nn.Module | None = None) -> None:
         super().__init__(config)
-        self.embedding = PatchEmbedding(config.channels, config.width, config.patch_size, config.grid)
-        self.class_token = nn.Parameter(torch.empty(1, config.width)) if config.pool == "token" else None
-        self.position = build_position(config) if position is None else position
+        width = config.width
+        self.embedding = PatchEmbedding(config)
+        self.class_token = nn.Parameter(torch.empty(1, width)) if config.class_token else None
+        self.registers = nn.Parameter(torch.empty(config.registers, width)) if config.registers else None
+        tables = build_additive(config, config.depth if config.position_at == "every_layer" else 1)
+        self.positions = nn.ModuleList(tables if position is None else [position])
         self.dropout = nn.Dropout(config.dropout)
         rates = depth_rates(config.depth, config.stochastic_depth)
         self.blocks = nn.ModuleList(Block(config, rate) for rate in rates)
-        self.norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
-        self.pre_logits = nn.Linear(config.width, config.pre_logits) if config.pre_logits else None
-        head_width = config.pre_logits or config.width
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
+        self.pooling = AttentionPooling(config) if config.pool == "map" else None
+        self.pre_logits = nn.Linear(width, config.pre_logits) if config.pre_logits else None
+        head_width = config.pre_logits or width
         self.head = nn.Linear(head_width, config.num_classes) if config.num_classes else nn.Identity()
-        self.initialise()
+        self._start()
 
     def embed(self, images: Images) -> Tokens:
         """`z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos` (1)."""
         patches = self.embedding(images)
-        if self.class_token is not None:
-            patches = torch.cat([self.class_token.expand(len(patches), -1, -1), patches], dim=1)
-        return self.dropout(patches + self.position())
+        prefix = [
+            token.expand(len(patches), -1, -1) for token in (self.class_token, self.registers) if token is not None
+        ]
+        z = torch.cat([*prefix, patches], dim=1) if prefix else patches
+        if self.positions and self.config.position_at == "stem":
+            z = z + self.positions[0]()
+        return self.dropout(z)
+
+    def enter(self, layer: int, z: Tokens) -> Tokens:
+        """What block `layer` reads: its input, with positions added where the config puts them at every layer (D.4)."""
+        if self.config.position_at == "stem":
+            return z
+        return z + self.positions[layer % len(self.positions)]()
 
     def encode(self, z: Tokens) -> Tokens:
         """`z_l` for l = 1..L (2, 3), then the final LayerNorm over all tokens."""
-        for block in self.blocks:
-            z = block(z)
+        for layer, block in enumerate(self.blocks):
+            z = block(self.enter(layer, z))
         return self.norm(z)
 
     def read(self, tokens: Tokens) -> Float[Tensor, "batch features"]:
-        """`y = LN(z_L^0)` (4), or the mean over patches, through the tanh layer where the head has one."""
-        pooled = tokens[:, 0] if self.config.pool == "token" else tokens.mean(dim=1)
+        """`y = LN(z_L^0)` (4), or the patches pooled, through the tanh layer where the head has one."""
+        if self.class_token is not None:
+            pooled = tokens[:, 0]
+        elif self.pooling is not None:
+            pooled = self.pooling(tokens)
+        else:
+            pooled = tokens[:, self.config.prefix_tokens :].mean(dim=1)
         return pooled if self.pre_logits is None else torch.tanh(self.pre_logits(pooled))
 
     def tokens(self, images: Images) -> Tokens:
@@ -68,26 +91,22 @@ class VisionTransformer(Classifier[VitConfig]):
         chosen = {self._layer_index(layer) for layer in layers}
         attention: dict[int, Tensor] = {}
         z = self.embed(images)
-        for index, block in enumerate(self.blocks):
-            if index in chosen:
-                attention[index] = block.attention_weights(z)  # type: ignore[operator]
+        for layer, block in enumerate(self.blocks):
+            z = self.enter(layer, z)
+            if layer in chosen:
+                attention[layer] = block.attention_weights(z)  # type: ignore[operator]
             z = block(z)
         return self.head(self.read(self.norm(z))), attention
 
-    def initialise(self) -> None:
-        """Start all weights as the original does; the head is zero (3.2)."""
-        initialise_dense(self.embedding.projection)
+    def _start(self) -> None:
+        """Zero class token and head (3.2); every other module started its own weights."""
         if self.class_token is not None:
             nn.init.zeros_(self.class_token)
-        if isinstance(self.position, Learned1d):
-            nn.init.normal_(self.position.table, std=self.config.position_std)
-        for block in self.blocks:
-            initialise_attention(block.attention)  # type: ignore[arg-type]
-            initialise_mlp(block.mlp)  # type: ignore[arg-type]
+        if self.registers is not None:
+            nn.init.normal_(self.registers, std=_REGISTER_STD)
         if self.pre_logits is not None:
-            initialise_dense(self.pre_logits)
-        if isinstance(self.head, nn.Linear):
-            initialise_head(self.head, self.config.head_bias)
+            start_dense(self.pre_logits)
+        start_head(self.head, self.config.head_bias)
 
     def _layer_index(self, layer: int) -> int:
         depth = self.config.depth

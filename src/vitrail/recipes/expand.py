@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import cast
 
-from vitrail.config import OptimConfig, ScheduleConfig, TrainConfig, VitConfig
+from vitrail.config import BitConfig, ModelConfig, OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.training import Decay
 from vitrail.errors import choose
 from vitrail.recipes import finetuning, pretraining
@@ -26,7 +26,7 @@ class Recipe:
     train: TrainConfig
     learning_rates: tuple[float, ...]
     held_out: float = 0.0
-    model: VitConfig | None = None
+    model: ModelConfig | None = None
     """None when the network is whatever is being fine-tuned."""
     score: Score | None = None
     source: str
@@ -39,7 +39,6 @@ def recipe(name: str) -> Recipe:
 
 
 def _pretraining(row: PretrainRow) -> Recipe:
-    network = zoo_row(row.model).config
     return Recipe(
         name=row.name,
         data=row.data,
@@ -53,17 +52,19 @@ def _pretraining(row: PretrainRow) -> Recipe:
         schedule=ScheduleConfig(decay=cast(Decay, row.decay), warmup_steps=pretraining.WARMUP_STEPS),
         train=TrainConfig(batch_size=pretraining.BATCH_SIZE, epochs=row.epochs, loss="sigmoid"),
         learning_rates=(row.lr,),
-        # The 2020 pre-training head: one hidden tanh layer as wide as the tokens (3.1 and D.3).
-        model=replace(
-            network,
-            num_classes=pretraining.NUM_CLASSES[row.data],
-            dropout=row.dropout,
-            pre_logits=network.width,
-            head_bias=pretraining.HEAD_BIAS,
-        ),
+        model=_pretraining_network(row),
         score=row.score,
         source=row.source,
     )
+
+
+def _pretraining_network(row: PretrainRow) -> ModelConfig:
+    network = zoo_row(row.model).config
+    head = {"num_classes": pretraining.NUM_CLASSES[row.data], "head_bias": pretraining.HEAD_BIAS}
+    if isinstance(network, BitConfig):
+        return replace(network, **head)
+    # The 2020 pre-training head: one hidden tanh layer as wide as the tokens (3.1 and D.3).
+    return replace(network, **head, dropout=row.dropout, pre_logits=network.width)
 
 
 def _finetuning(row: FinetuneRow) -> Recipe:

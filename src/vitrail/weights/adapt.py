@@ -1,11 +1,13 @@
 """Change a checkpoint for its next task: another image size, another number of classes (3.2 of the paper)."""
 
 import dataclasses
+import re
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from vitrail.config import VitConfig, pair, replace
+from vitrail.config import BitConfig, VitConfig, pair, replace
 from vitrail.weights.checkpoint import Checkpoint
 from vitrail.weights.resize import resize_positions
 
@@ -28,23 +30,39 @@ def adapt(
 
 def with_classes(checkpoint: Checkpoint, num_classes: int) -> Checkpoint:
     """Drop the head with its pre_logits and attach a zero linear layer; an equal number of classes keeps the head."""
-    config: VitConfig = checkpoint.config
+    config = checkpoint.config
     if num_classes == config.num_classes:
         return checkpoint
     state = {name: t for name, t in checkpoint.state.items() if not name.startswith(("head.", "pre_logits."))}
     if num_classes:
-        state["head.weight"] = torch.zeros(num_classes, config.width)
+        width = config.feature_width if isinstance(config, BitConfig) else config.width
+        state["head.weight"] = torch.zeros(num_classes, width)
         state["head.bias"] = torch.zeros(num_classes)
-    config = dataclasses.replace(config, num_classes=num_classes, pre_logits=None, head_bias=0.0)
+    if isinstance(config, VitConfig):
+        config = dataclasses.replace(config, pre_logits=None)
+    config = dataclasses.replace(config, num_classes=num_classes, head_bias=0.0)
     return dataclasses.replace(checkpoint, config=config, state=state, labels=None, metrics={})
 
 
 def with_image_size(checkpoint: Checkpoint, image_size: tuple[int, int], resize: str) -> Checkpoint:
-    """Resample the positions to the grid of another image size."""
-    old: VitConfig = checkpoint.config
+    """Resample the positions to the grid of another image size; a BiT has none."""
+    old = checkpoint.config
     new = dataclasses.replace(old, image_size=image_size)
-    state = dict(checkpoint.state)
-    if old.position == "learned_1d":
-        table = resize_positions(state["position.table"], old.grid, new.grid, prefix=old.prefix_rows, mode=resize)
-        state["position.table"] = table  # type: ignore[assignment]
+    state = checkpoint.state
+    if isinstance(old, VitConfig) and isinstance(new, VitConfig) and old.grid != new.grid:
+        state = {name: _resized(name, tensor, old, new, resize) for name, tensor in state.items()}
     return dataclasses.replace(checkpoint, config=new, state=state)
+
+
+_LAYER = re.compile(r"(positions\.\d+|blocks\.\d+\.attention\.relative)\.(\w+)")
+
+
+def _resized(name: str, tensor: Tensor, old: VitConfig, new: VitConfig, mode: str) -> Tensor:
+    """A learned table on the new grid; columns, rows and relative distances are resampled along their one axis."""
+    match = _LAYER.fullmatch(name)
+    if match is None or match[2] == "prefix":
+        return tensor
+    if old.position == "learned_1d":
+        return resize_positions(tensor, old.grid, new.grid, prefix=old.prefix_rows, mode=mode)
+    length = {"columns": new.grid[1], "rows": new.grid[0], "table": 2 * new.tokens - 1}[match[2]]
+    return resize_positions(tensor, (len(tensor), 1), (length, 1), prefix=0, mode=mode)

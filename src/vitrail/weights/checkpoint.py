@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitrail.config import Preprocessing, VitConfig
+from vitrail.config import ModelConfig, Preprocessing
 from vitrail.errors import DataError
 from vitrail.models import Classifier, build
 
@@ -17,7 +17,7 @@ State = dict[str, Tensor]
 class Checkpoint:
     """What every reader returns and every writer takes."""
 
-    config: VitConfig
+    config: ModelConfig
     state: State
     labels: tuple[str, ...] | None = None
     preprocessing: Preprocessing | None = None
@@ -25,7 +25,7 @@ class Checkpoint:
     metrics: dict[str, Any] = field(default_factory=dict)
 
 
-def expected_shapes(config: VitConfig) -> dict[str, tuple[int, ...]]:
+def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes of all tensors of the network a config describes."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in build(config).state_dict().items()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vitrail.config import Preprocessing, VitConfig, from_json, to_json
+from vitrail.config import BitConfig, ModelConfig, Preprocessing, VitConfig, from_json, to_json
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.atomic import atomic_folder
 from vitrail.weights.checkpoint import Checkpoint
@@ -15,6 +15,8 @@ FORMAT = "vitrail/1"
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 METADATA_KEY = "vitrail"
+
+_FAMILIES: dict[str, type[VitConfig] | type[BitConfig]] = {"vit": VitConfig, "bit": BitConfig}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ def _record(checkpoint: Checkpoint) -> dict[str, Any]:
     return to_json(
         _Record(
             format=FORMAT,
-            family="vit",
+            family="bit" if isinstance(checkpoint.config, BitConfig) else "vit",
             model=to_json(checkpoint.config),
             labels=checkpoint.labels,
             preprocessing=checkpoint.preprocessing,
@@ -85,9 +87,9 @@ def _checkpoint(values: object, tensors: dict[str, Any], where: str) -> Checkpoi
     if found != FORMAT:
         raise DataError(f"the format tag is {found!r}", wanted=repr(FORMAT), where=where)
     record = from_json(_Record, values, where=where)
-    if record.family != "vit":
-        raise DataError(f"the family is {record.family!r}", wanted="'vit'", where=where)
-    config = from_json(VitConfig, record.model, where=f"{where}, 'model'")
+    if record.family not in _FAMILIES:
+        raise DataError(f"the family is {record.family!r}", wanted="'vit' or 'bit'", where=where)
+    config: ModelConfig = from_json(_FAMILIES[record.family], record.model, where=f"{where}, 'model'")
     if record.labels is not None and len(record.labels) != config.num_classes:
         came = f"there are {len(record.labels)} labels for {config.num_classes} classes"
         raise DataError(came, wanted="one label per class", where=where)

@@ -1,29 +1,55 @@
 """Google's .npz checkpoints: read off the arrays what network they are, and write one back."""
 
+import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor
 
-from vitrail.config import VitConfig, from_json, pair, preset, times, to_json
+from vitrail.config import (
+    BitConfig,
+    ConvStemConfig,
+    ModelConfig,
+    ResNetConfig,
+    VitConfig,
+    from_json,
+    pair,
+    preset,
+    times,
+    to_json,
+)
 from vitrail.errors import DataError, UsageError, notice
-from vitrail.weights import google_names as names
 from vitrail.weights.checkpoint import Checkpoint, expected_shapes
-from vitrail.weights.google_names import GoogleStyle
-from vitrail.weights.layout import read_entries, write_entries
+from vitrail.weights.google_bit import LAYOUT, bit_arrays, is_bit, read_bit
+from vitrail.weights.google_blocks import count_blocks, is_stacked, stack, unstack
+from vitrail.weights.google_names import STEM_POSITION, TOP_POSITION, GoogleStyle, vit_entries
+from vitrail.weights.layout import read_entries, shape_of, write_entries
 from vitrail.weights.npz_file import read_npz, write_npz
 from vitrail.weights.stored_grid import stored_grid
 
-LAYOUT = "google"
 Size = int | tuple[int, int]
+_PREFIXES = ("opt/target/", "params/img/", "params/", "")
+_NUMERICS = (
+    "gelu",
+    "layer_norm_epsilon",
+    "group_norm_epsilon",
+    "standardisation",
+    "standardisation_epsilon",
+    "pool_padding",
+)
+_UNIT = re.compile(r"block(\d)/unit(\d+)/conv1/kernel")
 
 
 def read_google(path: Path, *, image_size: Size | None = None, source_image_size: Size | None = None) -> Checkpoint:
-    """Read a ViT checkpoint of any of the naming generations."""
+    """Read a ViT, hybrid or BiT checkpoint of any of the naming generations."""
     where = str(path)
-    arrays, style = _plain_names(read_npz(path), where)
+    found = read_npz(path)
+    if is_bit(found):
+        return read_bit(found, path)
+    arrays, style = _plain_names(found, where)
     config = _infer_config(arrays, style, image_size, source_image_size, where)
-    state = read_entries(names.entries(config, style), arrays, expected_shapes(config), where)
+    state = read_entries(vit_entries(config, style), arrays, expected_shapes(config), where)
     return Checkpoint(
         config=config,
         state=state,
@@ -33,14 +59,57 @@ def read_google(path: Path, *, image_size: Size | None = None, source_image_size
 
 
 def write_google(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a ViT checkpoint in the style it came in, else with the published 2020 names."""
+    """Write a checkpoint in the style it came in, else with the published names."""
     if path.suffix != ".npz":
         raise UsageError(f"the google layout cannot be written to {str(path)!r}", wanted="a name that ends in .npz")
-    config, style = checkpoint.config, names.writing_style(checkpoint.config, _remembered(checkpoint))
-    arrays = write_entries(names.entries(config, style), checkpoint.state)
+    config = checkpoint.config
+    _tell_numerics(config)
+    arrays = bit_arrays(checkpoint, config) if isinstance(config, BitConfig) else _vit_arrays(checkpoint, config)
+    write_npz(path, {name: array.float() for name, array in arrays.items()})
+
+
+def _vit_arrays(checkpoint: Checkpoint, config: VitConfig) -> dict[str, Tensor]:
+    _refuse_what_it_cannot_hold(config)
+    style = _writing_style(config, _remembered(checkpoint))
+    arrays = write_entries(vit_entries(config, style), checkpoint.state)
     if style.scanned:
-        arrays = names.stack(arrays, config.depth)
-    write_npz(path, {style.prefix + name: array.float() for name, array in arrays.items()})
+        arrays = stack(arrays, config.depth)
+    return {style.prefix + name: array for name, array in arrays.items()}
+
+
+def _refuse_what_it_cannot_hold(config: VitConfig) -> None:
+    parts = {
+        "register tokens": config.registers > 0,
+        f"the position embedding {config.position!r}": config.position not in ("learned_1d", "sincos_2d"),
+        f"positions at {config.position_at!r}": config.position_at != "stem",
+        "a convolutional stem": isinstance(config.backbone, ConvStemConfig),
+    }
+    for part, present in parts.items():
+        if present:
+            raise UsageError(f"the google layout cannot hold {part}", fix="Use layout vitrail.")
+
+
+def _tell_numerics(config: ModelConfig) -> None:
+    """A .npz says nothing about numerics: who reads it back computes with the original's, which are our defaults."""
+    parts = [config, config.backbone] if isinstance(config, VitConfig) and config.backbone else [config]
+    for part in parts:
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            if field.name in _NUMERICS and value != field.default:
+                notice(
+                    f"A .npz does not record {field.name}: its readers take {field.default!r}, this network {value!r}."
+                )
+
+
+def _writing_style(config: VitConfig, remembered: GoogleStyle | None) -> GoogleStyle:
+    big_vision = GoogleStyle(prefix="params/", numbering="linen", position="top")
+    if remembered is None:
+        only_big_vision = config.position == "sincos_2d" or config.pool == "map"
+        remembered = big_vision if only_big_vision else GoogleStyle()
+    if config.class_token and config.position == "learned_1d":
+        fits = config.position_class_row == (remembered.position == "stem")
+        return remembered if fits else GoogleStyle() if config.position_class_row else big_vision
+    return remembered
 
 
 def _remembered(checkpoint: Checkpoint) -> GoogleStyle | None:
@@ -50,16 +119,32 @@ def _remembered(checkpoint: Checkpoint) -> GoogleStyle | None:
 
 
 def _plain_names(arrays: Mapping[str, Tensor], where: str) -> tuple[dict[str, Tensor], GoogleStyle]:
-    prefix = next((prefix for prefix in names.PREFIXES if f"{prefix}embedding/kernel" in arrays), None)
+    prefix = next((prefix for prefix in _PREFIXES if f"{prefix}embedding/kernel" in arrays), None)
     if prefix is None:
         seen = ", ".join(sorted(arrays)[:3]) or "no arrays"
-        raise DataError(f"there is no array 'embedding/kernel' (found {seen})", wanted="a ViT checkpoint", where=where)
+        raise DataError(
+            f"there is no array 'embedding/kernel' (found {seen})",
+            wanted="a ViT, hybrid or BiT checkpoint",
+            where=where,
+        )
     inside = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     outside = sorted(name for name in arrays if not name.startswith(prefix))
     if outside:
         notice(f"{where}: {len(outside)} arrays outside '{prefix}' were left aside ({outside[0]}, ...).")
-    style = names.detect_style(set(inside), prefix)
-    return (names.unstack(inside, where) if style.scanned else inside), style
+    style = _detect_style(inside, prefix)
+    return (unstack(inside, where) if style.scanned else inside), style
+
+
+def _detect_style(arrays: Mapping[str, Tensor], prefix: str) -> GoogleStyle:
+    linen = any("/MlpBlock_0/" in name and name.startswith("Transformer/") for name in arrays)
+    root = arrays.get("gn_root/scale")
+    return GoogleStyle(
+        prefix=prefix,
+        numbering="linen" if linen else "pre_linen",
+        scanned=is_stacked(set(arrays)),
+        position="stem" if STEM_POSITION in arrays or not linen else "top",
+        group_norm_axes=root.ndim if root is not None and root.ndim == 1 else 4,
+    )
 
 
 def _infer_config(
@@ -69,40 +154,49 @@ def _infer_config(
     source_image_size: Size | None,
     where: str,
 ) -> VitConfig:
-    def shape(name: str, axes: int) -> tuple[int, ...]:
-        if name not in arrays:
-            raise DataError(f"the array {name!r} is missing", where=where)
-        if arrays[name].ndim != axes:
-            raise DataError(f"the array {name!r} has {arrays[name].ndim} axes", wanted=f"{axes}", where=where)
-        return tuple(arrays[name].shape)
-
     block = "Transformer/encoderblock_0"
-    _, attention, _, mlp = style.parts
-    patch_height, patch_width, channels, width = shape("embedding/kernel", 4)
-    patch_size = (patch_height, patch_width)
+    _, attention, _, mlp = style.block_parts
+    patch_height, patch_width, channels, width = shape_of(arrays, "embedding/kernel", 4, where)
+    backbone = _infer_backbone(arrays, where)
     class_token = "cls" in arrays
-    position = names.STEM_POSITION if style.position == "stem" else names.TOP_POSITION
     class_row = class_token and style.position == "stem"
+    position = STEM_POSITION if style.position == "stem" else TOP_POSITION
+    stride = backbone.stride if backbone else 1
+    cell = (patch_height * stride, patch_width * stride)
     if position in arrays:
-        rows = shape(position, 3)[1] - class_row
-        grid = stored_grid(rows, patch_size, image_size=image_size, source_image_size=source_image_size, where=where)
-        stored_size = (grid[0] * patch_height, grid[1] * patch_width)
+        rows = shape_of(arrays, position, 3, where)[1] - class_row
+        grid = stored_grid(rows, cell, image_size=image_size, source_image_size=source_image_size, where=where)
+        stored_size = (grid[0] * cell[0], grid[1] * cell[1])
     else:
         stored_size = _size_without_positions(image_size, source_image_size, where)
     return VitConfig(
         width=width,
-        depth=names.count_blocks(arrays, where),
-        num_heads=shape(f"{block}/{attention}/query/kernel", 3)[1],
-        mlp_width=shape(f"{block}/{mlp}/Dense_0/kernel", 2)[1],
-        patch_size=patch_size,
+        depth=count_blocks(arrays, where),
+        num_heads=shape_of(arrays, f"{block}/{attention}/query/kernel", 3, where)[1],
+        mlp_width=shape_of(arrays, f"{block}/{mlp}/Dense_0/kernel", 2, where)[1],
+        patch_size=(patch_height, patch_width),
         image_size=stored_size,
-        channels=channels,
-        num_classes=shape("head/kernel", 2)[1] if "head/kernel" in arrays else 0,
-        pool="token" if class_token else "mean",
-        pre_logits=shape("pre_logits/kernel", 2)[1] if "pre_logits/kernel" in arrays else None,
+        channels=shape_of(arrays, "conv_root/kernel", 4, where)[2] if backbone else channels,
+        backbone=backbone,
+        num_classes=shape_of(arrays, "head/kernel", 2, where)[1] if "head/kernel" in arrays else 0,
+        pool="token" if class_token else "map" if "MAPHead_0/probe" in arrays else "mean",
+        pre_logits=shape_of(arrays, "pre_logits/kernel", 2, where)[1] if "pre_logits/kernel" in arrays else None,
         position="learned_1d" if position in arrays else "sincos_2d",
         position_class_row=class_row or not class_token,
     )
+
+
+def _infer_backbone(arrays: Mapping[str, Tensor], where: str) -> ResNetConfig | None:
+    if "conv_root/kernel" not in arrays:
+        return None
+    units = [(int(match[1]), int(match[2])) for name in arrays if (match := _UNIT.fullmatch(name))]
+    stages = max((stage for stage, _ in units), default=0)
+    blocks = tuple(sum(stage == number for stage, _ in units) for number in range(1, stages + 1))
+    for stage, count in enumerate(blocks, start=1):
+        for unit in range(1, max(count, 1) + 1):
+            if (stage, unit) not in units:
+                raise DataError(f"the unit 'block{stage}/unit{unit}' is missing", where=where)
+    return ResNetConfig(blocks=blocks, width=shape_of(arrays, "conv_root/kernel", 4, where)[3])
 
 
 def _size_without_positions(image_size: Size | None, source_image_size: Size | None, where: str) -> tuple[int, int]:

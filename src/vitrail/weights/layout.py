@@ -51,6 +51,15 @@ def read_entries(
     return state
 
 
+def shape_of(arrays: Mapping[str, Tensor], name: str, axes: int, where: str) -> tuple[int, ...]:
+    """The shape of an array that must be there and have so many axes."""
+    if name not in arrays:
+        raise DataError(f"the array {name!r} is missing", where=where)
+    if arrays[name].ndim != axes:
+        raise DataError(f"the array {name!r} has {arrays[name].ndim} axes", wanted=f"{axes}", where=where)
+    return tuple(arrays[name].shape)
+
+
 def write_entries(entries: Sequence[Entry], state: State) -> dict[str, Tensor]:
     """Translate a whole network."""
     return {

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from vitrail.config import Preprocessing, from_json, pair, preset
+from vitrail.config import Preprocessing, VitConfig, from_json, pair, preset
 from vitrail.errors import DataError, choose
 from vitrail.models import Classifier, tell_dropped_pixels
 from vitrail.weights.adapt import adapt
@@ -71,9 +71,10 @@ def _with_grid(checkpoint: Checkpoint, source_image_size: Size | None, where: st
     if source_image_size is None:
         return checkpoint
     config = checkpoint.config
-    rows = config.grid[0] * config.grid[1]
-    stored_grid(rows, config.patch_size, image_size=None, source_image_size=source_image_size, where=where)
     size = pair(source_image_size, "source_image_size")
+    if isinstance(config, VitConfig):
+        rows = config.grid[0] * config.grid[1]
+        stored_grid(rows, config.pixels_per_patch, image_size=None, source_image_size=size, where=where)
     return dataclasses.replace(checkpoint, config=dataclasses.replace(config, image_size=size))
 
 

@@ -1,6 +1,7 @@
 """Position tables on another grid."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from vitrail.config import pair, times
 from vitrail.errors import UsageError, choose
 
 Grid = tuple[int, int]
-Array = Tensor | np.ndarray
+Array = TypeVar("Array", Tensor, np.ndarray)
 
 
 def resize_positions(
@@ -25,7 +26,7 @@ def resize_positions(
     resample = MODES[choose("resize mode", mode, MODES)]
     old_grid, new_grid = pair(old_grid, "old_grid"), pair(new_grid, "new_grid")
     if isinstance(table, np.ndarray):
-        return resize_positions(torch.from_numpy(table), old_grid, new_grid, prefix, mode).numpy()  # type: ignore[union-attr]
+        return resize_positions(torch.from_numpy(table), old_grid, new_grid, prefix, mode).numpy()
     rows = old_grid[0] * old_grid[1]
     if table.ndim not in (2, 3) or table.shape[-2] != prefix + rows:
         raise UsageError(

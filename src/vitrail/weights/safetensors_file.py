@@ -14,10 +14,15 @@ from vitrail.runtime.atomic import atomic_file
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All tensors by name, and the text metadata."""
+    """All tensors by name, and the text metadata.
+
+    The tensors are copied out of the file: a mapped one may start at any byte, and kernels round differently on
+    unaligned memory, so that a loaded network would not give its saved twin's logits to the last bit.
+    """
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            return tensors, dict(file.metadata() or {})
     except (SafetensorError, OSError, ValueError) as error:
         raise DataError(
             f"is not a complete .safetensors file ({error})", where=str(path), fix="Download or copy the file again."

@@ -1,0 +1,108 @@
+import json
+
+import pytest
+
+from vitrail.cli import main
+from vitrail.recipes import RECIPES
+from vitrail.zoo import ZOO
+
+
+@pytest.fixture(autouse=True)
+def plain_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No colours, even where a build server asks for them."""
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+def printed_by(capsys, *words: str) -> str:
+    assert main(["list", *words]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    return printed.out
+
+
+def line_of(out: str, key: str) -> list[str]:
+    (line,) = [line for line in out.splitlines() if line.split()[:1] == [key]]
+    return line.split()
+
+
+@pytest.mark.parametrize("words", [[], ["models"]])
+def test_models_are_listed_one_per_line(capsys, words: list[str]):
+    out = printed_by(capsys, *words)
+    for key, row in ZOO.items():
+        line = line_of(out, key)
+        assert " ".join(line).startswith(f"{key} {row.name} {row.about} ")
+        weights = f" {row.published.megabytes:,} MB, {row.published.licence}" if row.published else ""
+        assert " ".join(line).endswith(f" {row.config.tokens}{weights}")
+
+
+def test_a_line_of_the_models(capsys):
+    out = printed_by(capsys)
+    base, toy = (" ".join(line_of(out, key)) for key in ("vit-b16", "vit-test"))
+    assert base == "vit-b16 ViT-B/16 base, Table 1 86.6 M 17.56 197 346 MB, apache-2.0"
+    assert toy == "vit-test ViT for tests a toy that builds in milliseconds 24.2 k < 0.01 17"
+
+
+def test_models_as_json(capsys):
+    rows = json.loads(printed_by(capsys, "models", "--json"))
+    assert [row["model"] for row in rows] == list(ZOO)
+    (base,) = [row for row in rows if row["model"] == "vit-b16"]
+    (toy,) = [row for row in rows if row["model"] == "vit-test"]
+    assert base["published"]["hub"] == "timm/vit_base_patch16_224.augreg_in21k_ft_in1k"
+    assert base["published"]["preprocessing"]["crop"] == 0.9
+    assert (base["parameters"], base["macs"], base["tokens"]) == (86_567_656, 17_563_828_224, 197)
+    assert toy == {
+        "model": "vit-test",
+        "name": "ViT for tests",
+        "about": "a toy that builds in milliseconds",
+        "parameters": 24_234,
+        "macs": 414_144,
+        "image_size": [32, 32],
+        "tokens": 17,
+        "published": None,
+    }
+
+
+def test_recipes_are_listed_one_per_line(capsys):
+    out = printed_by(capsys, "recipes")
+    for name, row in RECIPES.items():
+        line = line_of(out, name)
+        assert line[1] == row.data
+        assert (f"{row.score.value:.2f}" in line) if row.score else ("not stated" in " ".join(line))
+
+
+def test_lines_of_the_recipes(capsys):
+    out = printed_by(capsys, "recipes")
+    assert " ".join(line_of(out, "vit-l16-i21k-30ep")) == (
+        "vit-l16-i21k-30ep i21k 30 epochs 0.001 0.03 not stated Table 3"
+    )
+    assert " ".join(line_of(out, "finetune-oxford-pets")) == (
+        "finetune-oxford-pets oxford-pets 500 steps 0.001 0.003 0.01 0.03 0 "
+        "94.43 % ViT-B/16 from ImageNet-21k, top-1 Table 4, Table 5"
+    )
+
+
+def test_recipes_as_json(capsys):
+    rows = {row["recipe"]: row for row in json.loads(printed_by(capsys, "recipes", "--json"))}
+    assert list(rows) == list(RECIPES)
+    assert rows["finetune-vtab"] == {
+        "recipe": "finetune-vtab",
+        "data": "vtab",
+        "length": "2500 steps",
+        "learning_rates": [0.01],
+        "weight_decay": 0.0,
+        "expected": 72.7,
+        "measured": "ViT-L/16 from ImageNet-21k, mean of 19 tasks",
+        "source": "Table 4, Table 9",
+    }
+    assert rows["vit-b16-i1k-300ep"]["learning_rates"] == [0.003]
+    assert rows["vit-b16-i1k-300ep"]["weight_decay"] == 0.3
+    assert rows["vit-b16-i1k-300ep"]["length"] == "300 epochs"
+    assert rows["vit-l32-i21k-30ep"]["expected"] is None
+    assert rows["vit-l32-i21k-30ep"]["source"] == "Table 3"
+
+
+def test_something_else_cannot_be_listed(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["list", "cats"])
+    assert stopped.value.code == 2
+    assert "'cats'" in capsys.readouterr().err

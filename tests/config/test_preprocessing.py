@@ -1,0 +1,78 @@
+from typing import Any
+
+import pytest
+
+from vitrail.config import PRESETS, Preprocessing, preset
+from vitrail.errors import UsageError
+
+HALF = (0.5, 0.5, 0.5)
+
+
+def refusal(**changes: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        Preprocessing(**{"mean": HALF, "std": HALF, "interpolation": "bilinear", **changes})
+    return str(caught.value)
+
+
+def test_google_squashes_to_minus_one_to_one_without_antialias():
+    assert preset("google") == Preprocessing(
+        mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), interpolation="bilinear", crop=None, antialias=False
+    )
+
+
+def test_augreg_crops_and_is_bicubic():
+    assert preset("augreg") == Preprocessing(
+        mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5), interpolation="bicubic", crop=0.9, antialias=True
+    )
+
+
+def test_imagenet_has_the_statistics_of_imagenet():
+    assert preset("imagenet") == Preprocessing(
+        mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), interpolation="bicubic", crop=0.9, antialias=True
+    )
+
+
+def test_there_are_no_presets_without_a_test():
+    assert set(PRESETS) == {"google", "augreg", "imagenet"}
+
+
+def test_an_unknown_preset_is_an_error_with_a_suggestion():
+    with pytest.raises(UsageError, match=r"^Unknown preprocessing preset 'gogle'\. Did you mean 'google'\?$"):
+        preset("gogle")
+
+
+def test_the_default_is_the_whole_image_with_antialias():
+    config = Preprocessing(mean=HALF, std=HALF, interpolation="bilinear")
+    assert config.crop is None
+    assert config.antialias is True
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_any_number_of_channels(channels: int):
+    config = Preprocessing(mean=(0.1,) * channels, std=(0.2,) * channels, interpolation="bicubic")
+    assert len(config.mean) == len(config.std) == channels
+
+
+@pytest.mark.parametrize(("mean", "std"), [(2, 3), (3, 1), (0, 3), (0, 0)])
+def test_mean_and_std_have_one_value_per_channel(mean: int, std: int):
+    message = refusal(mean=(0.5,) * mean, std=(0.5,) * std)
+    assert message == f"mean has {mean} values and std {std}; wanted one of each per channel."
+
+
+@pytest.mark.parametrize("std", [(0.5, 0.0, 0.5), (0.5, 0.5, -0.1)])
+def test_std_is_positive(std: tuple[float, ...]):
+    assert refusal(std=std) == f"std is {std}; wanted positive numbers."
+
+
+@pytest.mark.parametrize("crop", [0, 0.0, -0.5, 1.01, 90, float("nan")])
+def test_crop_is_a_share(crop: float):
+    assert refusal(crop=crop) == f"crop is {crop}; wanted a share in (0, 1]."
+
+
+def test_a_crop_of_everything_is_accepted():
+    assert Preprocessing(mean=HALF, std=HALF, interpolation="bicubic", crop=1.0).crop == 1.0
+
+
+def test_an_unknown_interpolation_is_refused():
+    assert refusal(interpolation="bicubik") == "Unknown interpolation 'bicubik'. Did you mean 'bicubic'?"
+    assert refusal(interpolation="nearest") == "Unknown interpolation 'nearest'. Choose from bilinear, bicubic."

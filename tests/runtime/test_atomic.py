@@ -1,0 +1,222 @@
+import errno
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from vitrail.errors import DiskError
+from vitrail.runtime.atomic import atomic_file, atomic_folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file below a folder by name, hidden ones too; an empty folder counts as ''."""
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else ""
+        for path in folder.rglob("*")
+        if path.is_file() or not any(path.iterdir())
+    }
+
+
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch, code: int = errno.ENOSPC) -> None:
+    def refuse(_handle: int) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path):
+    target = tmp_path / "weights.npz"
+    with atomic_file(target) as temporary:
+        temporary.write_text("new")
+        assert not target.exists()
+        assert temporary.parent == tmp_path
+        assert temporary.suffix == ".npz"
+    assert contents(tmp_path) == {"weights.npz": "new"}
+
+
+def test_an_old_file_stays_until_the_new_one_is_whole(tmp_path: Path):
+    target = tmp_path / "weights.npz"
+    target.write_text("old")
+    with atomic_file(target) as temporary:
+        temporary.write_text("new")
+        assert target.read_text() == "old"
+    assert contents(tmp_path) == {"weights.npz": "new"}
+
+
+def test_missing_folders_are_made_for_a_file(tmp_path: Path):
+    with atomic_file(tmp_path / "a" / "b" / "file") as temporary:
+        temporary.write_text("new")
+    assert contents(tmp_path) == {"a/b/file": "new"}
+
+
+def test_a_file_with_a_long_name(tmp_path: Path):
+    target = tmp_path / ("x" * 240 + ".npz")
+    with atomic_file(target) as temporary:
+        temporary.write_text("new")
+    assert contents(tmp_path) == {target.name: "new"}
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_the_old_file(tmp_path: Path, error: type[BaseException]):
+    target = tmp_path / "file"
+    target.write_text("old")
+    with pytest.raises(error), atomic_file(target) as temporary:
+        temporary.write_text("half")
+        raise error
+    assert contents(tmp_path) == {"file": "old"}
+
+
+def test_a_failure_leaves_no_file_where_none_was(tmp_path: Path):
+    with pytest.raises(ValueError, match="broken"), atomic_file(tmp_path / "file") as temporary:
+        temporary.write_text("half")
+        raise ValueError("broken")
+    assert contents(tmp_path) == {}
+
+
+def test_results_have_the_usual_permissions_not_those_of_temporary_files(tmp_path: Path):
+    before = os.umask(0o027)
+    try:
+        with atomic_file(tmp_path / "file") as temporary:
+            temporary.write_text("new")
+        with atomic_folder(tmp_path / "folder") as temporary:
+            (temporary / "file").write_text("new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_the_old_file_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int):
+    target = tmp_path / "file"
+    target.write_text("old")
+    fill_the_disk(monkeypatch, code)
+    with pytest.raises(DiskError) as caught, atomic_file(target) as temporary:
+        temporary.write_text("new")
+    assert caught.value.exit_code == 5
+    assert str(caught.value) == (
+        f"{target}: could not be written ({os.strerror(code)}). Free some space, or write to another disk."
+    )
+    assert contents(tmp_path) == {"file": "old"}
+
+
+def test_another_failure_of_the_disk_does_not_speak_of_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fill_the_disk(monkeypatch, errno.EIO)
+    with pytest.raises(DiskError) as caught, atomic_file(tmp_path / "file") as temporary:
+        temporary.write_text("new")
+    assert str(caught.value) == f"{tmp_path / 'file'}: could not be written ({os.strerror(errno.EIO)})."
+
+
+def test_a_disk_that_is_full_while_the_body_writes(tmp_path: Path):
+    with pytest.raises(DiskError, match="Free some space"), atomic_file(tmp_path / "file") as temporary:
+        temporary.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("writer", [atomic_file, atomic_folder])
+@pytest.mark.parametrize("below", ["result", "deeper/result"])
+def test_a_file_in_the_place_of_a_parent_folder(tmp_path: Path, writer, below: str):
+    blocker = tmp_path / "blocker"
+    blocker.write_text("in the way")
+    with pytest.raises(DiskError) as caught, writer(blocker / below):
+        pytest.fail("the body must not run")
+    assert caught.value.where == str(blocker / below)
+    assert caught.value.exit_code == 5
+    assert contents(tmp_path) == {"blocker": "in the way"}
+
+
+def test_a_folder_in_the_place_of_the_file(tmp_path: Path):
+    (tmp_path / "name").mkdir()
+    (tmp_path / "name" / "file").write_text("old")
+    with pytest.raises(DiskError, match="name: could not be written"), atomic_file(tmp_path / "name") as temporary:
+        temporary.write_text("new")
+    assert contents(tmp_path) == {"name/file": "old"}
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path: Path):
+    (tmp_path / "name").write_text("old")
+    with pytest.raises(DiskError, match="name: could not be written"), atomic_folder(tmp_path / "name") as temporary:
+        (temporary / "file").write_text("new")
+    assert contents(tmp_path) == {"name": "old"}
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path: Path):
+    target = tmp_path / "made" / "model"
+    with atomic_folder(target) as temporary:
+        (temporary / "config.json").write_text("new")
+        (temporary / "weights").write_text("new")
+        assert not target.exists()
+        assert temporary.parent == target.parent
+    assert contents(tmp_path) == {"made/model/config.json": "new", "made/model/weights": "new"}
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path):
+    (tmp_path / "model").mkdir()
+    with atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "file").write_text("new")
+    assert contents(tmp_path) == {"model/file": "new"}
+
+
+def make_old_folder(tmp_path: Path) -> dict[str, str]:
+    folder = tmp_path / "model"
+    (folder / "figures").mkdir(parents=True)
+    (folder / "config.json").write_text("old")
+    (folder / "notes.txt").write_text("mine")
+    (folder / "figures" / "loss.svg").write_text("mine too")
+    return contents(tmp_path)
+
+
+def test_other_files_of_an_old_folder_are_kept(tmp_path: Path):
+    make_old_folder(tmp_path)
+    with atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "config.json").write_text("new")
+        assert (tmp_path / "model" / "config.json").read_text() == "old"
+    assert contents(tmp_path) == {
+        "model/config.json": "new",
+        "model/notes.txt": "mine",
+        "model/figures/loss.svg": "mine too",
+    }
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_the_old_folder(tmp_path: Path, error: type[BaseException]):
+    before = make_old_folder(tmp_path)
+    with pytest.raises(error), atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "config.json").write_text("half")
+        raise error
+    assert contents(tmp_path) == before
+
+
+def test_a_failure_leaves_no_folder_where_none_was(tmp_path: Path):
+    with pytest.raises(ValueError, match="broken"), atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "config.json").write_text("half")
+        raise ValueError("broken")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_the_old_folder_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    before = make_old_folder(tmp_path)
+    fill_the_disk(monkeypatch)
+    with pytest.raises(DiskError) as caught, atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "config.json").write_text("new")
+    assert caught.value.exit_code == 5
+    assert "Free some space" in str(caught.value)
+    assert caught.value.where == str(tmp_path / "model")
+    assert contents(tmp_path) == before
+
+
+def test_a_failure_in_the_middle_of_the_swap_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    before = make_old_folder(tmp_path)
+    model, rename = tmp_path / "model", Path.rename
+
+    def refuse_the_new_folder(self: Path, target: Path) -> Path:
+        if self.parent == tmp_path and target == model:
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse_the_new_folder)
+    with pytest.raises(DiskError, match="Input/output error"), atomic_folder(model) as temporary:
+        (temporary / "config.json").write_text("new")
+    assert contents(tmp_path) == before
