@@ -14,7 +14,8 @@ class VitrailError(Exception):
         self.came, self.wanted, self.where, self.fix = came, wanted, where, fix
         problem = f"{where}: {came}" if where else came
         if wanted:
-            problem = f"{problem.rstrip('.')}; wanted {wanted}"
+            whole = problem if problem.endswith("...") else problem.removesuffix(".")
+            problem = f"{whole}; wanted {wanted}"
         sentences = [problem, fix] if fix else [problem]
         super().__init__(" ".join(_finished(sentence) for sentence in sentences))
 

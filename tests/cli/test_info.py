@@ -63,6 +63,20 @@ def failure(capsys, code: int, *words: str) -> str:
     return printed.err
 
 
+def test_brackets_in_a_path_are_text(capsys, tmp_path, npz):
+    path = tmp_path / "a[red]" / "[" / "b].npz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(Path(npz).read_bytes())
+    assert main(["info", str(path)]) == 0
+    assert capsys.readouterr().out.startswith(f"{path}\n")
+
+
+@pytest.mark.parametrize("option", [["--batch", "0"], ["--batch", "-1"], ["--num-classes", "-1"]])
+def test_a_count_below_its_least_is_one_sentence(capsys, option):
+    assert main(["info", "vit-test", *option]) == 2
+    assert "wanted a whole number from" in capsys.readouterr().err
+
+
 def test_a_network_by_its_name(capsys):
     out = printed_by(capsys, "vit-b16")
     facts = facts_of(out)

@@ -260,11 +260,25 @@ def test_a_union_takes_each_of_its_kinds_and_no_other():
 
 
 def test_the_kind_of_a_backbone_says_which_it_is():
-    resnet = from_json(VitConfig, {**VIT, "patch_size": [1, 1], "backbone": {"blocks": [1]}}, where="test").backbone
+    tagged = {"kind": "resnet", "blocks": [1]}
+    resnet = from_json(VitConfig, {**VIT, "patch_size": [1, 1], "backbone": tagged}, where="test").backbone
     assert resnet == ResNetConfig(blocks=(1,))
     tagged = {"kind": "conv_stem", "layers": [{"channels": 8}]}
     stem = from_json(VitConfig, {**VIT, "patch_size": [1, 1], "backbone": tagged}, where="test").backbone
     assert stem == ConvStemConfig(layers=(ConvLayerConfig(channels=8),))
+
+
+def test_a_backbone_without_a_known_kind_is_refused():
+    assert refusal(VitConfig, {**VIT, "backbone": {"blocks": [1]}}) == (
+        "config.json, field 'backbone': Unknown kind None. Choose from resnet, conv_stem."
+    )
+    assert refusal(VitConfig, {**VIT, "backbone": {"kind": "resnt"}}) == (
+        "config.json, field 'backbone': Unknown kind 'resnt'. Did you mean 'resnet'?"
+    )
+
+
+def test_a_number_too_large_for_a_float_is_refused():
+    assert "wanted a value of type float" in refusal(VitConfig, {**VIT, "dropout": 10**400})
 
 
 def test_a_mistake_in_a_backbone_is_told_for_its_kind():

@@ -7,6 +7,7 @@ import tyro
 
 from vitrail.cli.terminal import console, megabytes, operations, print_json, table
 from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig, replace, times, to_json
+from vitrail.config.checks import positive
 from vitrail.models.cost import Cost, LayerCost, measure_cost
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint
@@ -33,6 +34,7 @@ def run(
         batch: Images per batch, for the memory estimate.
         json: Print JSON for programs instead of a table.
     """
+    positive("batch", batch)
     checkpoint: Checkpoint | None = None
     if model in ZOO or not _is_path(model):
         title, note, config = _from_zoo(model, image_size, num_classes)
@@ -79,7 +81,7 @@ def _file_facts(checkpoint: Checkpoint) -> dict[str, str]:
 
 def _print(title: str, note: str, config: ModelConfig, cost: Cost, facts: dict[str, str]) -> None:
     out = console()
-    out.print(f"[bold]{title}[/]", markup=True, soft_wrap=True)
+    out.print(title, style="bold", markup=False, soft_wrap=True)
     notes = [("note", note)] if note else []
     for name, value in [*_lines(config, cost), *notes, *((f"file: {name}", value) for name, value in facts.items())]:
         out.print(f"  {name:<20} {value}", markup=False, soft_wrap=True)

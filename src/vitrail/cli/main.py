@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vitrail import __version__
-from vitrail.errors import Notice, VitrailError, choose
+from vitrail.errors import DiskError, Notice, VitrailError, choose
 
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("vitrail.cli.demo", "see a small Vision Transformer work, equation by equation"),
@@ -32,12 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         module, _ = VERBS[choose("command", words[0], VERBS)]
         _run(importlib.import_module(module).run, words)
+        sys.stdout.flush()
     except VitrailError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output has gone, as in `vitrail list | head`; nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"error: the output could not be written ({error.strerror}).", file=sys.stderr)
+        return DiskError.exit_code
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130

@@ -12,9 +12,15 @@ from rich.table import Table
 _PLAIN_WIDTH = 200
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave `vitrail list | head` to the one place that handles it; rich would exit with an error."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """The terminal, or plain wide lines when the output goes elsewhere."""
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_PLAIN_WIDTH)
+    return _Console(highlight=False) if sys.stdout.isatty() else _Console(highlight=False, width=_PLAIN_WIDTH)
 
 
 def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:

@@ -1,12 +1,38 @@
 """What may stand between the image and the patches of a Vision Transformer: a ResNet or a few convolutions."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, get_args
 
-from vitrail.config.checks import MAX_DEPTH, positive
+from vitrail.config.checks import MAX_DEPTH, positive, small_number
+from vitrail.errors import UsageError, choose
 
 Standardisation = Literal["std", "variance"]
 Size = tuple[int, int]
+
+GROUPS = 32
+MAX_STAGES = 8
+
+
+class Normalised(Protocol):
+    """A network with GroupNorm and standardised convolutions."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def group_norm_epsilon(self) -> float: ...
+    @property
+    def standardisation(self) -> Standardisation: ...
+    @property
+    def standardisation_epsilon(self) -> float: ...
+
+
+def check_normalisation(config: Normalised) -> None:
+    """Refuse numerics that make no sense, before a network is built with them."""
+    if config.width % GROUPS:
+        raise UsageError(f"width is {config.width}", wanted=f"a multiple of the {GROUPS} groups of GroupNorm")
+    small_number("group_norm_epsilon", config.group_norm_epsilon)
+    small_number("standardisation_epsilon", config.standardisation_epsilon)
+    choose("standardisation", config.standardisation, get_args(Standardisation))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +56,9 @@ class ResNetConfig:
         positive("backbone width", self.width)
         for units in self.blocks:
             positive("backbone blocks", units, at_most=MAX_DEPTH)
+        if len(self.blocks) > MAX_STAGES:
+            raise UsageError(f"the backbone has {len(self.blocks)} stages", wanted=f"at most {MAX_STAGES}")
+        check_normalisation(self)
 
     @property
     def stride(self) -> int:
@@ -71,6 +100,11 @@ class ConvStemConfig:
     """Tag in the file."""
     batch_norm_epsilon: float = 1e-5
     """Added to the variance in every BatchNorm."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.layers) <= MAX_STAGES:
+            raise UsageError(f"the stem has {len(self.layers)} layers", wanted=f"1 to {MAX_STAGES}")
+        small_number("batch_norm_epsilon", self.batch_norm_epsilon)
 
     @property
     def stride(self) -> int:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from vitrail.config.backbone import Standardisation
-from vitrail.config.checks import MAX_DEPTH, pair, positive
-from vitrail.errors import UsageError, choose
+from vitrail.config.backbone import Standardisation, check_normalisation
+from vitrail.config.checks import MAX_DEPTH, count, pair, positive
+from vitrail.errors import choose
 
 PoolPadding = Literal["zero", "minus_infinity"]
 
@@ -41,11 +41,8 @@ class BitConfig:
             positive("blocks", units, at_most=MAX_DEPTH)
         positive("width", self.width)
         positive("channels", self.channels)
-        if self.num_classes < 0:
-            raise UsageError(f"num_classes is {self.num_classes}", wanted="0 or more")
-        if self.width % 32:
-            raise UsageError(f"width is {self.width}", wanted="a multiple of the 32 groups of GroupNorm")
-        choose("standardisation", self.standardisation, ["std", "variance"])
+        count("num_classes", self.num_classes)
+        check_normalisation(self)
         choose("pool_padding", self.pool_padding, ["zero", "minus_infinity"])
 
     @property

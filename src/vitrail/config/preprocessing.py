@@ -1,5 +1,6 @@
 """How pixels become the network's input: it travels with the weights, because the wrong one costs half the accuracy."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,7 +29,9 @@ class Preprocessing:
             raise UsageError(
                 f"mean has {len(self.mean)} values and std {len(self.std)}", wanted="one of each per channel"
             )
-        if any(value <= 0 for value in self.std):
+        if not all(math.isfinite(value) for value in self.mean):
+            raise UsageError(f"mean is {self.mean}", wanted="finite numbers")
+        if not all(0 < value < math.inf for value in self.std):
             raise UsageError(f"std is {self.std}", wanted="positive numbers")
         if self.crop is not None and not 0 < self.crop <= 1:
             raise UsageError(f"crop is {self.crop}", wanted="a share in (0, 1]")

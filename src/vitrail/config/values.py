@@ -70,7 +70,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         raise DataError(f"found {_named(value)}", wanted="an object", where=where)
     if dataclasses.is_dataclass(hint):
         return from_json(hint, value, where=where)  # type: ignore[arg-type]
-    if hint is float and type(value) is int:
+    if hint is float and type(value) is int and abs(value) < 2**53:
         return float(value)
     if type(value) is hint:
         return value
@@ -81,8 +81,12 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in options:
         return None
     candidates = [option for option in options if option is not type(None)]
-    if isinstance(value, dict):
-        candidates = [option for option in candidates if _tag(option) == value.get("kind", _tag(option))] or candidates
+    tags = {tag: option for option in candidates if (tag := _tag(option))}
+    if isinstance(value, dict) and tags:
+        try:
+            return _convert(tags[choose("kind", value.get("kind"), tags)], value, where)
+        except UsageError as error:
+            raise DataError(error.came, where=where, fix=error.fix) from None
     for option in candidates[:-1]:
         try:
             return _convert(option, value, where)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from vitrail.config.backbone import Backbone
-from vitrail.config.checks import MAX_DEPTH, pair, positive, times
+from vitrail.config.checks import MAX_DEPTH, chance, count, pair, positive, small_number, times
 from vitrail.errors import UsageError, choose
 
 Pool = Literal["token", "mean", "map"]
@@ -77,8 +77,9 @@ class VitConfig:
             positive(name, getattr(self, name))
         positive("depth", self.depth, at_most=MAX_DEPTH)
         for name in ("num_classes", "registers"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"{name} is {getattr(self, name)}", wanted="0 or more")
+            count(name, getattr(self, name))
+        for name in ("layer_norm_epsilon", "position_std"):
+            small_number(name, getattr(self, name))
         if self.pre_logits is not None:
             positive("pre_logits", self.pre_logits)
         if self.width % self.num_heads:
@@ -87,8 +88,7 @@ class VitConfig:
         choose("gelu", self.gelu, GELUS)
         self._check_position()
         for name in ("dropout", "attention_dropout", "stochastic_depth"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}", wanted="a chance in [0, 1)")
+            chance(name, getattr(self, name))
         if 0 in self.grid:
             what = f"the {times(self.feature_size)} feature map of an" if self.backbone else "an"
             raise UsageError(

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vitrail.config import BitConfig
+from vitrail.config.backbone import GROUPS
 from vitrail.models.classifier import Classifier
 from vitrail.models.initialise import start_head
 from vitrail.models.stages import build_stages
 from vitrail.models.standardised_conv import StandardisedConv2d
 
-GROUPS = 32
 Images = Float[Tensor, "batch channels height width"]
 Map = Float[Tensor, "batch features map_height map_width"]
 

@@ -7,10 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vitrail.config import ResNetConfig
+from vitrail.config.backbone import GROUPS
 from vitrail.models.stages import build_stages
 from vitrail.models.standardised_conv import StandardisedConv2d, pad_same
-
-GROUPS = 32
 
 
 class ResNet(nn.Module):

@@ -52,8 +52,7 @@ def _swap(temporary: Path, path: Path) -> None:
         return
     for kept in path.iterdir():
         if not (temporary / kept.name).exists():
-            copy = shutil.copytree if kept.is_dir() else shutil.copy2
-            copy(kept, temporary / kept.name)
+            _copy(kept, temporary / kept.name)
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}.old."))
     path.rename(old / path.name)
     try:
@@ -63,6 +62,14 @@ def _swap(temporary: Path, path: Path) -> None:
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Links are copied as links, so that one that leads nowhere does no harm."""
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 @contextmanager

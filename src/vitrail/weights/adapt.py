@@ -33,14 +33,14 @@ def with_classes(checkpoint: Checkpoint, num_classes: int) -> Checkpoint:
     config = checkpoint.config
     if num_classes == config.num_classes:
         return checkpoint
+    config = dataclasses.replace(config, num_classes=num_classes, head_bias=0.0)
+    if isinstance(config, VitConfig):
+        config = dataclasses.replace(config, pre_logits=None)
     state = {name: t for name, t in checkpoint.state.items() if not name.startswith(("head.", "pre_logits."))}
     if num_classes:
         width = config.feature_width if isinstance(config, BitConfig) else config.width
         state["head.weight"] = torch.zeros(num_classes, width)
         state["head.bias"] = torch.zeros(num_classes)
-    if isinstance(config, VitConfig):
-        config = dataclasses.replace(config, pre_logits=None)
-    config = dataclasses.replace(config, num_classes=num_classes, head_bias=0.0)
     return dataclasses.replace(checkpoint, config=config, state=state, labels=None, metrics={})
 
 

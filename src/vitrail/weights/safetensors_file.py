@@ -1,6 +1,7 @@
 """Safetensors files: read and written with errors a person can act on."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vitrail.errors import DataError
-from vitrail.runtime.atomic import atomic_file
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -30,13 +30,13 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and text metadata."""
+    """Write tensors and text metadata; the caller makes it atomic."""
     contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    with atomic_file(path) as temporary:
-        try:
-            save_file(contiguous, temporary, dict(metadata))
-        except SafetensorError as error:
-            raise OSError(str(error)) from error
+    try:
+        save_file(contiguous, path, dict(metadata))
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        raise OSError(int(number[1]) if number else 0, str(error)) from error
 
 
 def parse_json(text: str, where: str) -> Any:
