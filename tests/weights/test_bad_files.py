@@ -125,7 +125,7 @@ def test_a_missing_array_is_named(missing, arrays, tmp_path) -> None:
 def test_a_missing_block_is_named(arrays, tmp_path) -> None:
     path = tmp_path / "gap.npz"
     np.savez(path, **{name: array for name, array in arrays.items() if "encoderblock_1/" not in name})
-    assert "the block 'Transformer/encoderblock_1' is missing" in refusal(path)
+    assert "the part 'Transformer/encoderblock_1' is missing" in refusal(path)
 
 
 def test_an_extra_array_is_named(arrays, tmp_path) -> None:

@@ -290,7 +290,7 @@ def test_what_the_layout_cannot_hold_is_refused_by_name(changes, part, tmp_path)
 
 
 def test_numerics_that_a_npz_cannot_record_are_told(tmp_path) -> None:
-    with pytest.warns(Notice, match="does not record gelu: its readers take 'tanh', this network 'erf'"):
+    with pytest.warns(Notice, match="does not record gelu: its readers take 'tanh', this network has 'erf'"):
         vitrail.save_model(random_model(gelu="erf"), tmp_path / "x.npz", layout="google")
 
 

@@ -1,5 +1,6 @@
 """`vitrail convert`: a checkpoint to another layout, read back and compared before the file is called good."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -7,11 +8,12 @@ import torch
 import tyro
 
 from vitrail.cli.terminal import console, megabytes
-from vitrail.config import pair, times
-from vitrail.errors import DataError, UsageError, choose
+from vitrail.config import ModelConfig, pair, times
+from vitrail.errors import DataError, UsageError, choose, notice
 from vitrail.weights.adapt import adapt
-from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.load import read_checkpoint
+from vitrail.weights.numerics import tell_numerics
 from vitrail.weights.save import LAYOUTS, write_checkpoint
 
 
@@ -28,9 +30,9 @@ def run(
     """Write a checkpoint in another layout, then read it back and compare every tensor bit by bit.
 
     Args:
-        source: A model folder, a .safetensors or a Google .npz.
-        target: Where to write: a folder for layout vitrail, a file that ends in .npz for layout google.
-        layout: vitrail or google.
+        source: A model folder or file of vitrail, Google, timm, torchvision or Hugging Face.
+        target: Where to write: a folder for vitrail and huggingface, a .npz for google, a .safetensors for the others.
+        layout: vitrail, google, timm, torchvision or huggingface.
         image_size: Pixels per side, or height and width; positions are resampled to their grid.
         source_image_size: Image size the stored positions were made for, when it cannot be known from the file.
         num_classes: Another number of classes gives a zero head.
@@ -41,9 +43,13 @@ def run(
         raise UsageError("is there already", where=str(target), fix="Choose another target, or add --overwrite.")
     stored = read_checkpoint(source, image_size=image_size, source_image_size=source_image_size)
     checkpoint = adapt(stored, num_classes=num_classes, image_size=image_size, resize="google", overrides={})
-    write_checkpoint(checkpoint, target, layout)
+    changes = write_checkpoint(checkpoint, target, layout)
     _compare(checkpoint, target)
     _tell(stored, checkpoint, target, layout)
+    if changes:
+        tell_numerics(layout, changes)
+        difference = _logit_difference(checkpoint, LAYOUTS[layout].reads_as(checkpoint.config))
+        notice(f"Read as {layout} reads it, its logits move by up to {difference:.1e} on random images.")
 
 
 def _compare(checkpoint: Checkpoint, target: Path) -> None:
@@ -52,6 +58,16 @@ def _compare(checkpoint: Checkpoint, target: Path) -> None:
     for name, tensor in checkpoint.state.items():
         if name not in written.state or not torch.equal(written.state[name], tensor):
             raise DataError(f"the tensor {name!r} reads back different from what was written", where=str(target))
+
+
+def _logit_difference(checkpoint: Checkpoint, read: ModelConfig) -> float:
+    """The largest change of a logit when the same tensors are computed with the target's numerics."""
+    config = checkpoint.config
+    images = torch.randn(2, config.channels, *config.image_size, generator=torch.Generator().manual_seed(0))
+    networks = [checkpoint, dataclasses.replace(checkpoint, config=read)]
+    with torch.inference_mode():
+        ours, theirs = (to_model(network, "memory")(images) for network in networks)
+    return float((ours - theirs).abs().max())
 
 
 def _tell(stored: Checkpoint, checkpoint: Checkpoint, target: Path, layout: str) -> None:

@@ -1,6 +1,5 @@
 """Google's .npz checkpoints: read off the arrays what network they are, and write one back."""
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +8,6 @@ from torch import Tensor
 
 from vitrail.config import (
     BitConfig,
-    ConvStemConfig,
     ModelConfig,
     ResNetConfig,
     VitConfig,
@@ -22,22 +20,24 @@ from vitrail.config import (
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.weights.checkpoint import Checkpoint, expected_shapes
 from vitrail.weights.google_bit import LAYOUT, bit_arrays, is_bit, read_bit
-from vitrail.weights.google_blocks import count_blocks, is_stacked, stack, unstack
+from vitrail.weights.google_blocks import is_stacked, stack, unstack
 from vitrail.weights.google_names import STEM_POSITION, TOP_POSITION, GoogleStyle, vit_entries
-from vitrail.weights.layout import read_entries, shape_of, write_entries
+from vitrail.weights.layout import count_numbered, read_entries, shape_of, write_entries
 from vitrail.weights.npz_file import read_npz, write_npz
+from vitrail.weights.numerics import with_numerics
 from vitrail.weights.stored_grid import stored_grid
 
 Size = int | tuple[int, int]
 _PREFIXES = ("opt/target/", "params/img/", "params/", "")
-_NUMERICS = (
-    "gelu",
-    "layer_norm_epsilon",
-    "group_norm_epsilon",
-    "standardisation",
-    "standardisation_epsilon",
-    "pool_padding",
-)
+# Our defaults are the original's numerics.
+VIT_NUMERICS = {"gelu": "tanh", "layer_norm_epsilon": 1e-6}
+HYBRID_NUMERICS = {"group_norm_epsilon": 1e-6, "standardisation": "std", "standardisation_epsilon": 1e-5}
+BIT_NUMERICS = {
+    "group_norm_epsilon": 1e-5,
+    "standardisation": "variance",
+    "standardisation_epsilon": 1e-10,
+    "pool_padding": "zero",
+}
 _UNIT = re.compile(r"block(\d)/unit(\d+)/conv1/kernel")
 
 
@@ -63,42 +63,22 @@ def write_google(path: Path, checkpoint: Checkpoint) -> None:
     if path.suffix != ".npz":
         raise UsageError(f"the google layout cannot be written to {str(path)!r}", wanted="a name that ends in .npz")
     config = checkpoint.config
-    _tell_numerics(config)
     arrays = bit_arrays(checkpoint, config) if isinstance(config, BitConfig) else _vit_arrays(checkpoint, config)
     write_npz(path, {name: array.float() for name, array in arrays.items()})
 
 
+def google_numerics(config: ModelConfig) -> ModelConfig:
+    """The network that a reader of the file computes: a .npz says nothing about numerics."""
+    numerics = BIT_NUMERICS if isinstance(config, BitConfig) else VIT_NUMERICS | HYBRID_NUMERICS
+    return with_numerics(config, **numerics)
+
+
 def _vit_arrays(checkpoint: Checkpoint, config: VitConfig) -> dict[str, Tensor]:
-    _refuse_what_it_cannot_hold(config)
     style = _writing_style(config, _remembered(checkpoint))
     arrays = write_entries(vit_entries(config, style), checkpoint.state)
     if style.scanned:
         arrays = stack(arrays, config.depth)
     return {style.prefix + name: array for name, array in arrays.items()}
-
-
-def _refuse_what_it_cannot_hold(config: VitConfig) -> None:
-    parts = {
-        "register tokens": config.registers > 0,
-        f"the position embedding {config.position!r}": config.position not in ("learned_1d", "sincos_2d"),
-        f"positions at {config.position_at!r}": config.position_at != "stem",
-        "a convolutional stem": isinstance(config.backbone, ConvStemConfig),
-    }
-    for part, present in parts.items():
-        if present:
-            raise UsageError(f"the google layout cannot hold {part}", fix="Use layout vitrail.")
-
-
-def _tell_numerics(config: ModelConfig) -> None:
-    """A .npz says nothing about numerics: who reads it back computes with the original's, which are our defaults."""
-    parts = [config, config.backbone] if isinstance(config, VitConfig) and config.backbone else [config]
-    for part in parts:
-        for field in dataclasses.fields(part):
-            value = getattr(part, field.name)
-            if field.name in _NUMERICS and value != field.default:
-                notice(
-                    f"A .npz does not record {field.name}: its readers take {field.default!r}, this network {value!r}."
-                )
 
 
 def _writing_style(config: VitConfig, remembered: GoogleStyle | None) -> GoogleStyle:
@@ -171,7 +151,7 @@ def _infer_config(
         stored_size = _size_without_positions(image_size, source_image_size, where)
     return VitConfig(
         width=width,
-        depth=count_blocks(arrays, where),
+        depth=count_numbered(arrays, "Transformer/encoderblock_", where),
         num_heads=shape_of(arrays, f"{block}/{attention}/query/kernel", 3, where)[1],
         mlp_width=shape_of(arrays, f"{block}/{mlp}/Dense_0/kernel", 2, where)[1],
         patch_size=(patch_height, patch_width),

@@ -38,12 +38,3 @@ def stack(arrays: Mapping[str, Tensor], depth: int) -> dict[str, Tensor]:
         rows = [arrays[f"Transformer/encoderblock_{block}/{part}"] for block in range(depth)]
         stacked[f"{_SCANNED}{part}"] = torch.stack(rows)
     return stacked
-
-
-def count_blocks(arrays: Mapping[str, Tensor], where: str) -> int:
-    """The number of encoder blocks in a file; they must be numbered without a gap."""
-    numbers = {int(match[1]) for name in arrays if (match := _NUMBERED.fullmatch(name))}
-    for expected, number in enumerate(sorted(numbers)):
-        if number != expected:
-            raise DataError(f"the block 'Transformer/encoderblock_{expected}' is missing", where=where)
-    return len(numbers)

@@ -1,6 +1,7 @@
 """Between another library's arrays and ours: one entry per tensor, an einops pattern that works both ways."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,26 +14,33 @@ from vitrail.weights.checkpoint import State, compare_names
 
 @dataclass(frozen=True)
 class Entry:
-    """One of our tensors, the arrays it is made of, and the change of axes `theirs -> ours`.
+    """One of our tensors, the arrays it is made of, and the change of axes `theirs -> ours`, if any.
 
     Several arrays are stacked along a new leading axis before the change.
     """
 
     ours: str
     theirs: tuple[str, ...]
-    pattern: str
+    pattern: str = ""
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     def read(self, arrays: Sequence[Tensor]) -> Tensor:
         """Their arrays to our tensor."""
         joined = torch.stack(list(arrays)) if len(self.theirs) > 1 else arrays[0]
-        return rearrange(joined, self.pattern, **self.sizes)
+        return rearrange(joined, self.pattern, **self.sizes) if self.pattern else joined
 
     def write(self, tensor: Tensor) -> list[Tensor]:
         """Our tensor to their arrays."""
+        if not self.pattern:
+            return [tensor]
         theirs, ours = self.pattern.split("->")
         joined = rearrange(tensor, f"{ours} -> {theirs}", **self.sizes)
         return list(joined.unbind(0)) if len(self.theirs) > 1 else [joined]
+
+
+def module(ours: str, theirs: str) -> list[Entry]:
+    """The weight and the bias of one module, unchanged but for their names."""
+    return [Entry(f"{ours}.{part}", (f"{theirs}.{part}",)) for part in ("weight", "bias")]
 
 
 def read_entries(
@@ -47,8 +55,14 @@ def read_entries(
             if arrays[name].shape != example.shape:
                 came = tuple(arrays[name].shape)
                 raise DataError(f"the array {name!r} has shape {came}", wanted=f"{tuple(example.shape)}", where=where)
-        state[entry.ours] = entry.read([arrays[name] for name in entry.theirs]).float().contiguous()
+        tensor = entry.read([arrays[name] for name in entry.theirs])
+        state[entry.ours] = as_float32(tensor).contiguous()
     return state
+
+
+def as_float32(tensor: Tensor) -> Tensor:
+    """Weights of any precision as float32; counters stay whole numbers."""
+    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def shape_of(arrays: Mapping[str, Tensor], name: str, axes: int, where: str) -> tuple[int, ...]:
@@ -58,6 +72,16 @@ def shape_of(arrays: Mapping[str, Tensor], name: str, axes: int, where: str) -> 
     if arrays[name].ndim != axes:
         raise DataError(f"the array {name!r} has {arrays[name].ndim} axes", wanted=f"{axes}", where=where)
     return tuple(arrays[name].shape)
+
+
+def count_numbered(names: Iterable[str], prefix: str, where: str) -> int:
+    """How many parts stand under `prefix` and a number; the numbers begin at 0, and a gap is an error."""
+    pattern = re.compile(re.escape(prefix) + r"(\d+)[./].+")
+    numbers = {int(match[1]) for name in names if (match := pattern.fullmatch(name))}
+    for expected, number in enumerate(sorted(numbers)):
+        if number != expected:
+            raise DataError(f"the part '{prefix}{expected}' is missing", where=where)
+    return len(numbers)
 
 
 def write_entries(entries: Sequence[Entry], state: State) -> dict[str, Tensor]:

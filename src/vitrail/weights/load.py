@@ -9,12 +9,19 @@ from vitrail.errors import DataError, choose
 from vitrail.models import Classifier, tell_dropped_pixels
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint, to_model
-from vitrail.weights.folder import is_model_folder, read_file, read_folder
+from vitrail.weights.folder import CONFIG_FILE, WEIGHTS_FILE, read_folder, sidecar
 from vitrail.weights.google import read_google
+from vitrail.weights.library import read_tensors
+from vitrail.weights.library_config import Hints
 from vitrail.weights.resize import MODES
+from vitrail.weights.safetensors_file import read_safetensors
 from vitrail.weights.stored_grid import stored_grid
+from vitrail.weights.torch_file import SUFFIXES, read_torch
 
 Size = int | tuple[int, int]
+
+# Names under which libraries save the weights of a folder, ours first.
+_WEIGHT_FILES = (WEIGHTS_FILE, "pytorch_model.bin")
 
 
 def load_model(
@@ -27,13 +34,18 @@ def load_model(
     source_image_size: Size | None = None,
     **overrides: Any,
 ) -> Classifier:
-    """Load a network from a model folder, a `.safetensors` of ours or a Google `.npz`, in eval mode.
+    """Load a network in eval mode: a folder or file of vitrail, Google, timm, torchvision or Hugging Face.
 
     Another `image_size` resamples the positions; another `num_classes` attaches a zero head; `overrides` change
     any other field of the config.
     """
     choose("resize mode", resize, MODES)
-    checkpoint = read_checkpoint(source, image_size=image_size, source_image_size=source_image_size)
+    checkpoint = read_checkpoint(
+        source,
+        image_size=image_size,
+        source_image_size=source_image_size,
+        num_heads=overrides.get("num_heads"),
+    )
     checkpoint = adapt(checkpoint, num_classes=num_classes, image_size=image_size, resize=resize, overrides=overrides)
     if preprocessing is not None:
         checkpoint = dataclasses.replace(checkpoint, preprocessing=_preprocessing(preprocessing))
@@ -42,29 +54,43 @@ def load_model(
 
 
 def read_checkpoint(
-    source: str | Path, *, image_size: Size | None = None, source_image_size: Size | None = None
+    source: str | Path,
+    *,
+    image_size: Size | None = None,
+    source_image_size: Size | None = None,
+    num_heads: int | None = None,
 ) -> Checkpoint:
-    """Read a source as it is stored."""
+    """Read a source as it is stored; what the caller knows of it settles what the file leaves open."""
     path = Path(source)
-    if path.is_dir() and is_model_folder(path):
-        return _with_grid(read_folder(path), source_image_size, str(path))
+    hints = Hints(image_size=image_size, source_image_size=source_image_size, num_heads=num_heads)
     if path.is_dir():
-        wanted = "a model folder with config.json and model.safetensors"
-        raise DataError("is a folder without a model", wanted=wanted, where=str(path))
+        return _read_folder(path, hints)
     if not path.is_file():
         raise DataError("there is no such file or folder", where=str(path))
     if path.suffix == ".npz":
         return read_google(path, image_size=image_size, source_image_size=source_image_size)
-    if path.suffix == ".safetensors":
-        checkpoint = read_file(path)
-        if checkpoint is not None:
-            return _with_grid(checkpoint, source_image_size, str(path))
-        raise DataError(
-            "carries no record of the network it belongs to", wanted="a file that vitrail wrote", where=str(path)
-        )
-    raise DataError(
-        f"the file ending {path.suffix!r} is not one that is read", wanted=".npz or .safetensors", where=str(path)
-    )
+    if path.suffix == ".safetensors" or path.suffix in SUFFIXES:
+        beside = sidecar(path.parent) if path.name in _WEIGHT_FILES else {}
+        return _read_file(path, dataclasses.replace(hints, config=beside if "format" not in beside else {}))
+    wanted = f".npz, .safetensors, {', '.join(SUFFIXES)} or a folder"
+    raise DataError(f"the file ending {path.suffix!r} is not one that is read", wanted=wanted, where=str(path))
+
+
+def _read_folder(path: Path, hints: Hints) -> Checkpoint:
+    file = next((path / name for name in _WEIGHT_FILES if (path / name).is_file()), None)
+    config = sidecar(path)
+    if file is None or not config:
+        wanted = f"a model folder with {CONFIG_FILE} and {WEIGHTS_FILE}"
+        raise DataError("is a folder without a model", wanted=wanted, where=str(path))
+    if "model_type" in config or "architecture" in config:
+        preprocessor = sidecar(path, "preprocessor_config.json")
+        return _read_file(file, dataclasses.replace(hints, config=config, preprocessor=preprocessor))
+    return _with_grid(read_folder(path), hints.source_image_size, str(path))
+
+
+def _read_file(path: Path, hints: Hints) -> Checkpoint:
+    tensors, metadata = read_safetensors(path) if path.suffix == ".safetensors" else (read_torch(path), {})
+    return _with_grid(read_tensors(tensors, metadata, hints, path), hints.source_image_size, str(path))
 
 
 def _with_grid(checkpoint: Checkpoint, source_image_size: Size | None, where: str) -> Checkpoint:

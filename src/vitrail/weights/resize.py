@@ -36,14 +36,34 @@ def resize_positions(
     if old_grid == new_grid:
         return table
     kept, patches = table[..., :prefix, :], table[..., prefix:, :]
-    image = rearrange(patches.double(), "... (height width) dim -> (...) dim height width", height=old_grid[0])
+    image = rearrange(patches, "... (height width) dim -> (...) dim height width", height=old_grid[0])
     resized = rearrange(resample(image, new_grid), "one dim height width -> one (height width) dim")
     return torch.cat([kept, resized.reshape(*table.shape[:-2], -1, table.shape[-1]).to(table.dtype)], dim=-2)
 
 
 def _google(image: Tensor, grid: Grid) -> Tensor:
-    """Bilinear with the corners aligned, which is what `scipy.ndimage.zoom(order=1)` does in the original."""
-    return functional.interpolate(image, grid, mode="bilinear", align_corners=True)
+    """Bilinear with the corners aligned, in double precision: `scipy.ndimage.zoom(order=1)` in the original."""
+    return functional.interpolate(image.double(), grid, mode="bilinear", align_corners=True)
 
 
-MODES: dict[str, Callable[[Tensor, Grid], Tensor]] = {"google": _google}
+def _timm(image: Tensor, grid: Grid) -> Tensor:
+    """Bicubic with a low-pass filter, as `timm.layers.resample_abs_pos_embed`."""
+    return functional.interpolate(image.float(), grid, mode="bicubic", antialias=True)
+
+
+def _torchvision(image: Tensor, grid: Grid) -> Tensor:
+    """Bicubic with the corners aligned, as torchvision's `interpolate_embeddings`."""
+    return functional.interpolate(image.float(), grid, mode="bicubic", align_corners=True)
+
+
+def _huggingface(image: Tensor, grid: Grid) -> Tensor:
+    """Bicubic without a filter, as Hugging Face's `interpolate_pos_encoding`."""
+    return functional.interpolate(image.float(), grid, mode="bicubic", align_corners=False)
+
+
+MODES: dict[str, Callable[[Tensor, Grid], Tensor]] = {
+    "google": _google,
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "huggingface": _huggingface,
+}

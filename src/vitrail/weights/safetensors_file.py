@@ -1,10 +1,8 @@
 """Safetensors files: read and written with errors a person can act on."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -37,11 +35,3 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mappi
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]) if number else 0, str(error)) from error
-
-
-def parse_json(text: str, where: str) -> Any:
-    """Parse JSON that came with weights."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"is not valid JSON ({error})", where=where) from None

@@ -1,0 +1,202 @@
+"""Checkpoints of other torch libraries: recognised by their names, read, and written back."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vitrail.config import ModelConfig, Preprocessing, VitConfig, to_json
+from vitrail.errors import DataError, UsageError, notice
+from vitrail.runtime.atomic import atomic_file, atomic_folder
+from vitrail.weights import huggingface_names, parts, timm_names, torchvision_names
+from vitrail.weights.checkpoint import Checkpoint, expected_shapes
+from vitrail.weights.layout import Entry, as_float32, read_entries, write_entries
+from vitrail.weights.library_config import Hints
+from vitrail.weights.numerics import with_numerics
+from vitrail.weights.record import METADATA_KEY, read_record, record_text
+from vitrail.weights.safetensors_file import write_safetensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """How one library names and computes a ViT."""
+
+    name: str
+    recognises: Callable[[set[str]], bool]
+    infer: Callable[[Mapping[str, Tensor], Hints, str], ModelConfig]
+    entries: Callable[[ModelConfig, Mapping[str, Tensor]], list[Entry]]
+    numerics: Mapping[str, Any]
+    """What its networks compute with; empty where its files record it."""
+    holds: frozenset[str]
+    """Parts beyond a plain class-token ViT."""
+
+    def reads_as(self, config: ModelConfig) -> ModelConfig:
+        """The network that the library builds from a file of this one."""
+        return with_numerics(config, **self.numerics)
+
+
+def _huggingface_entries(config: ModelConfig, tensors: Mapping[str, Tensor]) -> list[Entry]:
+    if not tensors:
+        return huggingface_names.huggingface_entries(config)
+    prefix, naming = huggingface_names.prefix_of(tensors), huggingface_names.naming_of(tensors)
+    return huggingface_names.huggingface_entries(config, prefix, naming)
+
+
+TIMM = Library(
+    name="timm",
+    recognises=timm_names.is_timm,
+    infer=timm_names.infer_timm,
+    entries=lambda config, _: timm_names.timm_entries(config),
+    numerics=timm_names.NUMERICS,
+    holds=frozenset({parts.BIT, parts.RESNET, parts.NO_CLASS_ROW}),
+)
+TORCHVISION = Library(
+    name="torchvision",
+    recognises=torchvision_names.is_torchvision,
+    infer=torchvision_names.infer_torchvision,
+    entries=lambda config, _: torchvision_names.torchvision_entries(config),
+    numerics=torchvision_names.NUMERICS,
+    holds=frozenset({parts.CONV_STEM, parts.PRE_LOGITS}),
+)
+HUGGINGFACE = Library(
+    name="huggingface",
+    recognises=huggingface_names.is_huggingface,
+    infer=huggingface_names.infer_huggingface,
+    entries=_huggingface_entries,
+    numerics={},
+    holds=frozenset(),
+)
+LIBRARIES = (TIMM, TORCHVISION, HUGGINGFACE)
+
+
+def read_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], hints: Hints, path: Path) -> Checkpoint:
+    """A checkpoint from tensors of ours or of any library; a record of ours in the metadata decides what it can."""
+    where = str(path)
+    recorded = METADATA_KEY in metadata
+    described = read_record(metadata[METADATA_KEY], f"{where}, metadata") if recorded else None
+    tensors = torchvision_names.modern_names(tensors)
+    library = next((library for library in LIBRARIES if library.recognises(set(tensors))), None)
+    if library is None:
+        if described is None:
+            seen = ", ".join(sorted(tensors)[:3]) or "no tensors"
+            wanted = "a ViT of timm, torchvision, Hugging Face or vitrail"
+            raise DataError(f"its tensors belong to no network known here (found {seen})", wanted=wanted, where=where)
+        return dataclasses.replace(described, state={name: as_float32(t) for name, t in tensors.items()})
+    if described is None:
+        described = _describe(library, tensors, hints, path)
+    shapes = expected_shapes(described.config)
+    state = read_entries(library.entries(described.config, tensors), tensors, shapes, where)
+    return dataclasses.replace(described, state=state)
+
+
+def write_file(library: Library, path: Path, checkpoint: Checkpoint) -> None:
+    """Write a `.safetensors` with the library's names; its metadata carries our record, numerics included."""
+    if path.suffix != ".safetensors":
+        wanted = "a name that ends in .safetensors"
+        raise UsageError(f"the {library.name} layout cannot be written to {str(path)!r}", wanted=wanted)
+    with atomic_file(path) as temporary:
+        write_safetensors(temporary, *_contents(library, checkpoint))
+
+
+def write_huggingface(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a folder that `AutoModelForImageClassification.from_pretrained` loads."""
+    if path.suffix == ".safetensors":
+        raise UsageError(f"the huggingface layout cannot be written to {str(path)!r}", wanted="the name of a folder")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError("is there already", where=str(path), fix="Choose another target.")
+    config = checkpoint.config
+    if not isinstance(config, VitConfig):
+        raise UsageError(f"the huggingface layout cannot hold {parts.BIT}")
+    files = {"config.json": _huggingface_config(config, checkpoint.labels)}
+    if checkpoint.preprocessing is not None:
+        if checkpoint.preprocessing.crop is not None:
+            notice("Hugging Face's ViT processor squashes images to their size; this network wants a centre crop.")
+        files["preprocessor_config.json"] = _huggingface_preprocessor(config, checkpoint.preprocessing)
+    with atomic_folder(path) as temporary:
+        write_safetensors(temporary / "model.safetensors", *_contents(HUGGINGFACE, checkpoint))
+        for name, values in files.items():
+            (temporary / name).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _contents(library: Library, checkpoint: Checkpoint) -> tuple[dict[str, Tensor], dict[str, str]]:
+    tensors = write_entries(library.entries(checkpoint.config, {}), checkpoint.state)
+    return {name: tensor.cpu() for name, tensor in tensors.items()}, {
+        "format": "pt",
+        METADATA_KEY: record_text(checkpoint),
+    }
+
+
+def _describe(library: Library, tensors: Mapping[str, Tensor], hints: Hints, path: Path) -> Checkpoint:
+    config = library.infer(tensors, hints, str(path))
+    return Checkpoint(
+        config=config,
+        state={},
+        labels=_labels(library, hints, config.num_classes),
+        preprocessing=_preprocessing(library, hints),
+        provenance={"layout": library.name, "file": path.name},
+    )
+
+
+def _labels(library: Library, hints: Hints, num_classes: int) -> tuple[str, ...] | None:
+    if library is HUGGINGFACE:
+        return huggingface_names.labels_of(hints.config, num_classes)
+    names = hints.config.get("label_names")
+    return tuple(map(str, names)) if isinstance(names, list) and len(names) == num_classes else None
+
+
+def _preprocessing(library: Library, hints: Hints) -> Preprocessing | None:
+    if library is HUGGINGFACE:
+        return huggingface_names.preprocessing_of(hints.preprocessor)
+    settings = hints.config.get("pretrained_cfg")
+    if not isinstance(settings, dict) or not {"mean", "std", "interpolation"} <= settings.keys():
+        return None
+    return Preprocessing(
+        mean=tuple(settings["mean"]),
+        std=tuple(settings["std"]),
+        interpolation="bilinear" if settings["interpolation"] == "bilinear" else "bicubic",
+        crop=float(settings.get("crop_pct") or 1.0),
+    )
+
+
+def _huggingface_config(config: VitConfig, labels: tuple[str, ...] | None) -> dict[str, Any]:
+    names = labels or tuple(f"LABEL_{index}" for index in range(config.num_classes))
+    square = len(set(config.image_size)) == 1
+    patch_square = len(set(config.patch_size)) == 1
+    return {
+        "architectures": ["ViTForImageClassification"],
+        "model_type": "vit",
+        "hidden_size": config.width,
+        "num_hidden_layers": config.depth,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.mlp_width,
+        "hidden_act": "gelu" if config.gelu == "erf" else "gelu_pytorch_tanh",
+        "layer_norm_eps": config.layer_norm_epsilon,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "image_size": config.image_size[0] if square else list(config.image_size),
+        "patch_size": config.patch_size[0] if patch_square else list(config.patch_size),
+        "num_channels": config.channels,
+        "qkv_bias": True,
+        "id2label": {str(index): name for index, name in enumerate(names)},
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
+
+
+def _huggingface_preprocessor(config: VitConfig, preprocessing: Preprocessing) -> dict[str, Any]:
+    settings = to_json(preprocessing)
+    height, width = config.image_size
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "do_rescale": True,
+        "do_normalize": True,
+        "rescale_factor": 1 / 255,
+        "size": {"height": height, "width": width},
+        "resample": 2 if preprocessing.interpolation == "bilinear" else 3,
+        "image_mean": settings["mean"],
+        "image_std": settings["std"],
+    }

@@ -1,0 +1,66 @@
+"""What travels beside another library's tensors, and what has to be guessed when nothing does."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitrail.config import VitConfig, pair
+from vitrail.errors import DataError, notice
+from vitrail.weights.stored_grid import stored_grid
+from vitrail.zoo import ZOO
+
+Size = int | tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hints:
+    """The config.json beside a file, and what the caller said."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    preprocessor: dict[str, Any] = field(default_factory=dict)
+    image_size: Size | None = None
+    source_image_size: Size | None = None
+    num_heads: int | None = None
+
+
+def guess_heads(width: int, depth: int, mlp_width: int, hints: Hints, where: str) -> int:
+    """The number of heads: said by the caller, the zoo's for an equal network, else 64 numbers per head."""
+    if hints.num_heads is not None:
+        return hints.num_heads
+    for row in ZOO.values():
+        known = row.config
+        if isinstance(known, VitConfig) and (known.width, known.depth, known.mlp_width) == (width, depth, mlp_width):
+            return known.num_heads
+    if width % 64:
+        raise DataError(
+            f"the number of heads is not recorded, and a width of {width} is no multiple of 64",
+            where=where,
+            fix="Say it with num_heads=.",
+        )
+    notice(f"{where}: the number of heads is not recorded; {width // 64} is taken, 64 numbers per head.")
+    return width // 64
+
+
+def position_rows(
+    rows: int, prefixes: tuple[int, ...], cell: tuple[int, int], hints: Hints, where: str
+) -> tuple[int, tuple[int, int]]:
+    """How many rows belong to prefix tokens, and the grid of the others: the first that makes a whole grid."""
+    for prefix in prefixes:
+        if _fits(rows - prefix, cell, hints):
+            break
+    else:
+        prefix = prefixes[0]
+    size, source = hints.image_size, hints.source_image_size
+    return prefix, stored_grid(rows - prefix, cell, image_size=size, source_image_size=source, where=where)
+
+
+def _fits(rows: int, cell: tuple[int, int], hints: Hints) -> bool:
+    size = hints.source_image_size or (None if _square(rows) else hints.image_size)
+    if size is None:
+        return _square(rows)
+    height, width = pair(size, "image_size")
+    return (height // cell[0]) * (width // cell[1]) == rows
+
+
+def _square(rows: int) -> bool:
+    return rows > 0 and math.isqrt(rows) ** 2 == rows

@@ -1,0 +1,75 @@
+"""The record that travels with weights: as `config.json` in a model folder, as metadata in a lone file."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from vitrail.config import BitConfig, ModelConfig, Preprocessing, VitConfig, from_json, to_json
+from vitrail.errors import DataError
+from vitrail.weights.checkpoint import Checkpoint
+
+FORMAT = "vitrail/1"
+METADATA_KEY = "vitrail"
+
+_FAMILIES: dict[str, type[VitConfig] | type[BitConfig]] = {"vit": VitConfig, "bit": BitConfig}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Everything about a network but its tensors."""
+
+    format: str
+    family: str
+    model: dict[str, Any]
+    labels: tuple[str, ...] | None = None
+    preprocessing: Preprocessing | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+def record_text(checkpoint: Checkpoint) -> str:
+    """The record of a checkpoint as JSON."""
+    record = Record(
+        format=FORMAT,
+        family="bit" if isinstance(checkpoint.config, BitConfig) else "vit",
+        model=to_json(checkpoint.config),
+        labels=checkpoint.labels,
+        preprocessing=checkpoint.preprocessing,
+        provenance=checkpoint.provenance,
+        metrics=checkpoint.metrics,
+    )
+    return json.dumps(to_json(record), indent=2, ensure_ascii=False) + "\n"
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Parse JSON that came with weights."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"is not valid JSON ({error})", where=where) from None
+
+
+def read_record(text: str, where: str) -> Checkpoint:
+    """The checkpoint that a record describes, still without tensors."""
+    values = parse_json(text, where)
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != FORMAT:
+        raise DataError(f"the format tag is {found!r}", wanted=repr(FORMAT), where=where)
+    record = from_json(Record, values, where=where)
+    if record.family not in _FAMILIES:
+        raise DataError(f"the family is {record.family!r}", wanted="'vit' or 'bit'", where=where)
+    config: ModelConfig = from_json(_FAMILIES[record.family], record.model, where=f"{where}, 'model'")
+    if record.labels is not None and len(record.labels) != config.num_classes:
+        came = f"there are {len(record.labels)} labels for {config.num_classes} classes"
+        raise DataError(came, wanted="one label per class", where=where)
+    state: dict[str, Tensor] = {}
+    return Checkpoint(
+        config=config,
+        state=state,
+        labels=record.labels,
+        preprocessing=record.preprocessing,
+        provenance=record.provenance,
+        metrics=record.metrics,
+    )
