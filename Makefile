@@ -1,11 +1,14 @@
 # `make demo` and `make test` do all set-up on a machine that has make and Python 3.11+ with pip and venv.
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+# The first interpreter that runs and is new enough; a name on the PATH may be a shim that leads nowhere.
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+  $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$name; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-gpu lint format images clean
+.PHONY: demo test test-slow test-gpu lint format images bench clean
 
 demo: .venv/.installed
 	$(BIN)/vitrail demo
+	@echo "(the command lives in .venv/bin: source .venv/bin/activate puts it on your PATH)"
 
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest -m "not slow and not gpu"
@@ -23,8 +26,11 @@ lint: .venv/.installed-dev
 	$(BIN)/pyright
 
 format: .venv/.installed-dev
-	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/.installed-dev
+	$(BIN)/python benchmarks/speed.py
 
 images: .venv/.installed-dev
 	$(BIN)/python docs/make_images.py
@@ -33,8 +39,8 @@ clean:
 	rm -rf .venv .pytest_cache .hypothesis .ruff_cache .import_linter_cache
 
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "vitrail needs Python 3.11 or newer; found $$($(PYTHON) --version). Say where it is: make PYTHON=/path/to/python3.12"; exit 1; }
+	@test -n "$(PYTHON)" || \
+	  { echo "No Python 3.11 or newer was found. Say where it is: make PYTHON=/path/to/python3.12"; exit 1; }
 	$(PYTHON) -m venv .venv
 
 .venv/.installed: .venv/bin/python pyproject.toml

@@ -13,7 +13,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+    """Blocks of code; one behind a comment that says why is not run."""
+    runnable = re.sub(r"<!-- not run: .*? -->\n```.*?```", "", README, flags=re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", runnable, flags=re.DOTALL)
 
 
 @pytest.fixture

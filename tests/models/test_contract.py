@@ -56,6 +56,7 @@ def check_contract(config: ModelConfig, folder) -> None:
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.any(), name
     with torch.no_grad():
         model.eval()
         assert model.tokens(images).shape[:2] == (2, config.tokens)
@@ -64,6 +65,9 @@ def check_contract(config: ModelConfig, folder) -> None:
         assert loaded.config == config
         assert torch.equal(loaded(images), model(images))
         assert torch.equal(loaded.head(loaded.features(images)), loaded(images))
+        height, width = config.image_size
+        larger = vitrail.load_model(folder, image_size=(2 * height, 3 * width), num_classes=4)
+        assert larger(torch.randn(1, config.channels, 2 * height, 3 * width)).shape == (1, 4)
 
 
 @pytest.mark.parametrize("key", ZOO)

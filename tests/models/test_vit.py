@@ -113,15 +113,15 @@ def test_tapped_attention_is_the_explicit_softmax_of_chosen_layers_only() -> Non
     images = images_for(SMALL)
     with torch.no_grad():
         logits, attention = model.forward_tapped(images, layers=[-1])
-        assert set(attention) == {2}
+        assert set(attention) == {-1}
         z = model.embed(images)
         for block in model.blocks[:2]:
             z = block(z)
         block = model.blocks[2]
         qkv = block.attention.qkv(block.attention_norm(z)).reshape(2, 17, 3, 3, 8)
         scores = torch.einsum("bqhd,bkhd->bhqk", qkv[:, :, 0], qkv[:, :, 1]) / 8**0.5
-    torch.testing.assert_close(attention[2], scores.softmax(-1), rtol=0, atol=1e-6)
-    torch.testing.assert_close(attention[2].sum(-1), torch.ones(2, 3, 17), rtol=0, atol=1e-6)
+    torch.testing.assert_close(attention[-1], scores.softmax(-1), rtol=0, atol=1e-6)
+    torch.testing.assert_close(attention[-1].sum(-1), torch.ones(2, 3, 17), rtol=0, atol=1e-6)
     assert torch.equal(logits, model(images))
 
 
@@ -148,6 +148,17 @@ def test_a_plain_forward_never_holds_a_tokens_by_tokens_matrix() -> None:
     one_matrix = 3 * 4097**2 * 4
     assert cost.inference_bytes < one_matrix / 4
     assert cost.training_bytes < one_matrix
+
+
+def test_the_class_token_alone_is_what_the_whole_last_block_gives() -> None:
+    """Logits and gradients of the short way through the last block equal those of the long one."""
+    model = randomised(dataclasses.replace(SMALL, pre_logits=9)).double()
+    images = images_for(SMALL).double()
+    short = torch.autograd.grad(model(images).sum(), list(model.parameters()))
+    long = torch.autograd.grad(model.head(model.read(model.tokens(images))).sum(), list(model.parameters()))
+    torch.testing.assert_close(model(images), model.head(model.read(model.tokens(images))), rtol=1e-12, atol=1e-12)
+    for one, other in zip(short, long, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
 def test_mean_pooling_has_no_class_token_and_reads_the_mean_after_the_norm() -> None:

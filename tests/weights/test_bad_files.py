@@ -122,6 +122,49 @@ def test_a_missing_array_is_named(missing, arrays, tmp_path) -> None:
     assert f"the array {missing!r} is missing" in refusal(path)
 
 
+def test_missing_positions_of_a_2020_file_are_named(arrays, tmp_path) -> None:
+    path = tmp_path / "positions.npz"
+    missing = "Transformer/posembed_input/pos_embedding"
+    np.savez(path, **{name: array for name, array in arrays.items() if name != missing})
+    with pytest.raises(DataError, match=f"the array '{missing}' is missing"):
+        vitrail.load_model(path, image_size=32)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"Transformer/posembed_input/pos_embedding": (1, 0, 48)}, "no empty axis"),
+        ({"Transformer/posembed_input/pos_embedding": (1, 1, 48)}, "0 rows for patches; wanted at least one"),
+        ({"embedding/kernel": (0, 0, 3, 48)}, "no empty axis"),
+        ({"Transformer/encoderblock_0/MultiHeadDotProductAttention_1/query/kernel": (48, 5, 9)}, "not divisible by"),
+    ],
+)
+def test_shapes_that_make_no_network_name_the_file(change, told, arrays, tmp_path) -> None:
+    path = tmp_path / "odd.npz"
+    np.savez(path, **(arrays | {name: np.zeros(shape, np.float32) for name, shape in change.items()}))
+    assert told in refusal(path)
+
+
+def test_members_that_break_the_reader_are_one_sentence(arrays, tmp_path) -> None:
+    for header in (b"{'descr': ((((((", b"\x93NUMPY\x01\x00", b""):
+        path = tmp_path / "member.npz"
+        np.savez(path, **arrays)
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("extra.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+        assert "cannot be read" in refusal(path)
+
+
+def test_big_endian_arrays_are_read(arrays, tmp_path) -> None:
+    path = tmp_path / "big.npz"
+    np.savez(path, **{name: array.astype(">f4") for name, array in arrays.items()})
+    assert vitrail.load_model(path).config.width == 48
+
+
+def test_a_name_longer_than_any_file_system_takes() -> None:
+    with pytest.raises(DataError, match=r"cannot be read|no such file"):
+        vitrail.load_model("a" * 5000)
+
+
 def test_a_missing_block_is_named(arrays, tmp_path) -> None:
     path = tmp_path / "gap.npz"
     np.savez(path, **{name: array for name, array in arrays.items() if "encoderblock_1/" not in name})
@@ -193,7 +236,7 @@ def edit(folder, change) -> None:
         (lambda v: v["model"].pop("width"), "the field 'width' is missing"),
         (lambda v: v["model"].update(width="32"), "found '32'; wanted a value of type int"),
         (lambda v: v["model"].update(width=33), "width 33 is not divisible by num_heads 2"),
-        (lambda v: v["model"].update(width=10**9), "width is 1000000000; wanted a whole number from 1 to 16,777,216"),
+        (lambda v: v["model"].update(width=10**9), "width is 1000000000; wanted a whole number from 1 to 1,048,576"),
         (lambda v: v["model"].update(depth=10**9), "depth is 1000000000; wanted a whole number from 1 to 1,000"),
         (lambda v: v["model"].update(gelu="../tanh"), "found '../tanh'; wanted one of 'tanh', 'erf'"),
         (lambda v: v["model"].update(image_size=[32, 32, 32]), "found 3 values; wanted 2"),

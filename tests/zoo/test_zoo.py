@@ -42,11 +42,6 @@ def test_vision_transformers_have_the_sizes_of_the_paper(size: str, patch: int, 
     assert row.name == name
 
 
-def test_there_are_no_vision_transformers_without_a_test():
-    documented = {f"vit-{size}{patch}" for size, patch, _ in VITS} | {"vit-tiny-mnist", "vit-test"}
-    assert {key for key in ZOO if key.startswith("vit-")} == documented
-
-
 def test_the_network_of_the_study_notes():
     row = zoo_row("vit-tiny-mnist")
     config = row.config

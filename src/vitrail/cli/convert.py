@@ -1,6 +1,7 @@
 """`vitrail convert`: a checkpoint to another layout, read back and compared before the file is called good."""
 
 import dataclasses
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +10,13 @@ import tyro
 
 from vitrail.cli.terminal import console, megabytes
 from vitrail.config import ModelConfig, pair, times
-from vitrail.errors import DataError, UsageError, choose, notice
+from vitrail.errors import DataError, DiskError, UsageError, choose, notice
+from vitrail.models import tell_dropped_pixels
+from vitrail.runtime.atomic import put_in_place
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.load import read_checkpoint
-from vitrail.weights.numerics import tell_numerics
+from vitrail.weights.numerics import Change, tell_numerics
 from vitrail.weights.save import LAYOUTS, write_checkpoint
 
 
@@ -21,7 +24,7 @@ def run(
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")],
     target: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")],
     /,
-    layout: str = "vitrail",
+    layout: str | None = None,
     image_size: int | tuple[int, int] | None = None,
     source_image_size: int | tuple[int, int] | None = None,
     num_classes: int | None = None,
@@ -32,19 +35,20 @@ def run(
     Args:
         source: A model folder or file of vitrail, Google, timm, torchvision or Hugging Face.
         target: Where to write: a folder for vitrail and huggingface, a .npz for google, a .safetensors for the others.
-        layout: vitrail, google, timm, torchvision or huggingface.
+        layout: vitrail, google, timm, torchvision or huggingface; a .npz is google and a folder vitrail if not said.
         image_size: Pixels per side, or height and width; positions are resampled to their grid.
         source_image_size: Image size the stored positions were made for, when it cannot be known from the file.
         num_classes: Another number of classes gives a zero head.
         overwrite: Replace a target that is there already.
     """
-    choose("layout", layout, LAYOUTS)
+    layout = _layout_for(target, layout)
     if target.exists() and not overwrite:
         raise UsageError("is there already", where=str(target), fix="Choose another target, or add --overwrite.")
+    LAYOUTS[layout].check_target(target)
     stored = read_checkpoint(source, image_size=image_size, source_image_size=source_image_size)
     checkpoint = adapt(stored, num_classes=num_classes, image_size=image_size, resize="google", overrides={})
-    changes = write_checkpoint(checkpoint, target, layout)
-    _compare(checkpoint, target)
+    tell_dropped_pixels(checkpoint.config)
+    changes = _write_checked(checkpoint, target, layout)
     _tell(stored, checkpoint, target, layout)
     if changes:
         tell_numerics(layout, changes)
@@ -52,11 +56,33 @@ def run(
         notice(f"Read as {layout} reads it, its logits move by up to {difference:.1e} on random images.")
 
 
-def _compare(checkpoint: Checkpoint, target: Path) -> None:
+def _layout_for(target: Path, layout: str | None) -> str:
+    if layout is not None:
+        return choose("layout", layout, LAYOUTS)
+    if target.suffix == ".safetensors":
+        raise UsageError("a .safetensors may have several layouts", fix="Add --layout timm or --layout torchvision.")
+    return "google" if target.suffix == ".npz" else "vitrail"
+
+
+def _write_checked(checkpoint: Checkpoint, target: Path, layout: str) -> list[Change]:
+    """Write beside the target, read back, compare bit by bit, and only then put it in place."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".vitrail-") as scratch:
+            written = Path(scratch) / target.name
+            changes = write_checkpoint(checkpoint, written, layout)
+            _compare(checkpoint, written, target)
+            put_in_place(written, target)
+    except OSError as error:
+        raise DiskError(f"could not be written ({error.strerror})", where=str(target)) from error
+    return changes
+
+
+def _compare(checkpoint: Checkpoint, written: Path, target: Path) -> None:
     """Positions have no size of their own in a .npz, so the size we wrote is the one we read with."""
-    written = read_checkpoint(target, source_image_size=checkpoint.config.image_size)
+    back = read_checkpoint(written, source_image_size=checkpoint.config.image_size)
     for name, tensor in checkpoint.state.items():
-        if name not in written.state or not torch.equal(written.state[name], tensor):
+        if name not in back.state or back.state[name].numpy().tobytes() != tensor.numpy().tobytes():
             raise DataError(f"the tensor {name!r} reads back different from what was written", where=str(target))
 
 

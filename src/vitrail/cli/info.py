@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from vitrail.cli.terminal import console, megabytes, operations, print_json, table
+from vitrail.cli.terminal import console, megabytes, operations, print_json, printable, table
 from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig, replace, times, to_json
 from vitrail.config.checks import positive
+from vitrail.models import tell_dropped_pixels
 from vitrail.models.cost import Cost, LayerCost, measure_cost
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint
@@ -28,7 +29,8 @@ def run(
     """Describe a network by its name, or whatever a checkpoint file or model folder holds.
 
     Args:
-        model: A name from `vitrail list models`, a model folder, a .safetensors or a Google .npz.
+        model: A name from `vitrail list models`, or a model folder or file of vitrail, Google, timm, torchvision or
+            Hugging Face.
         image_size: Pixels per side, or height and width, if not the network's own.
         num_classes: Outputs of the head, if not the network's own.
         batch: Images per batch, for the memory estimate.
@@ -36,7 +38,7 @@ def run(
     """
     positive("batch", batch)
     checkpoint: Checkpoint | None = None
-    if model in ZOO or not _is_path(model):
+    if not _is_path(model):
         title, note, config = _from_zoo(model, image_size, num_classes)
     else:
         checkpoint = adapt(
@@ -47,6 +49,7 @@ def run(
             overrides={},
         )
         title, note, config = model, "", checkpoint.config
+    tell_dropped_pixels(config)
     cost = measure_cost(config, batch)
     facts = _file_facts(checkpoint) if checkpoint else {}
     if json:
@@ -58,6 +61,8 @@ def run(
 
 def _is_path(name: str) -> bool:
     """A name with a folder or a file ending is a path even when nothing is there, so that the error says so."""
+    if name in ZOO or name in {row.name for row in ZOO.values()}:
+        return False
     return Path(name).exists() or len(Path(name).parts) > 1 or bool(Path(name).suffix)
 
 
@@ -72,19 +77,24 @@ def _file_facts(checkpoint: Checkpoint) -> dict[str, str]:
     head = checkpoint.state.get("head.weight")
     return {
         "layout": str(checkpoint.provenance.get("layout", "vitrail")),
-        **{name: str(value) for name, value in checkpoint.provenance.get("style", {}).items() if value != ""},
+        **_style(checkpoint),
         "head": "none" if head is None else "all zero" if not head.any() else "trained",
         "labels": f"{len(checkpoint.labels)} names" if checkpoint.labels else "none",
         "preprocessing": "not recorded" if checkpoint.preprocessing is None else str(to_json(checkpoint.preprocessing)),
     }
 
 
+def _style(checkpoint: Checkpoint) -> dict[str, str]:
+    style = checkpoint.provenance.get("style")
+    return {str(name): str(value) for name, value in style.items() if value != ""} if isinstance(style, dict) else {}
+
+
 def _print(title: str, note: str, config: ModelConfig, cost: Cost, facts: dict[str, str]) -> None:
     out = console()
-    out.print(title, style="bold", markup=False, soft_wrap=True)
+    out.print(printable(title), style="bold", markup=False, soft_wrap=True)
     notes = [("note", note)] if note else []
     for name, value in [*_lines(config, cost), *notes, *((f"file: {name}", value) for name, value in facts.items())]:
-        out.print(f"  {name:<20} {value}", markup=False, soft_wrap=True)
+        out.print(printable(f"  {name:<20} {value}"), markup=False, soft_wrap=True)
     view = table("layer", "kind", "parameters", "compute", "output", numbers=("parameters", "compute"))
     for layer in _collapsed(cost.layers):
         shape = " x ".join(map(str, layer.output))

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vitrail.cli.terminal import console, print_json, short_count, table
+from vitrail.cli.terminal import console, is_narrow, print_json, short_count, table
 from vitrail.config import to_json
 from vitrail.recipes import RECIPES, FinetuneRow, PretrainRow
 from vitrail.zoo import ZOO
@@ -47,23 +47,24 @@ def _models() -> list[dict]:
 
 
 def _print_models(rows: list[dict]) -> None:
-    numbers = ("parameters", "GMACs", "tokens")
-    view = table("model", "in the paper", "what it is", *numbers, "published weights", numbers=numbers)
+    numbers = ("parameters", "GFLOPs", "tokens")
+    narrow = is_narrow()
+    words = () if narrow else ("name", "what it is")
+    view = table("model", *words, *numbers, "published weights", numbers=numbers)
     for row in rows:
         published = row["published"]
         view.add_row(
             f"[bold]{row['model']}[/]",
-            row["name"],
-            row["about"],
+            *(() if narrow else (row["name"], row["about"])),
             short_count(row["parameters"]),
-            f"{row['macs'] / 1e9:.2f}" if row["macs"] >= 1e7 else "< 0.01",
+            f"{2 * row['macs'] / 1e9:.1f}" if row["macs"] >= 1e8 else f"{2 * row['macs'] / 1e9:.4f}",
             str(row["tokens"]),
             f"{published['megabytes']:,} MB, {published['licence']}" if published else "",
         )
     out = console()
     out.print(view)
     out.print(
-        "GMACs: billions of multiply-adds for one image of the network's own size (224 pixels but for the last two).\n"
+        "GFLOPs: billions of operations for one image of 224 pixels (28 and 32 for the small ones).\n"
         "tokens: what the encoder sees; for BiT, cells of the last feature map.\n"
         "Next: [bold]vitrail info vit-b16[/] shows one of them layer by layer."
     )
@@ -88,26 +89,17 @@ def _recipe(row: PretrainRow | FinetuneRow) -> dict:
 
 
 def _print_recipes(rows: list[dict]) -> None:
-    view = table(
-        "recipe",
-        "data",
-        "length",
-        "learning rate",
-        "decay of weights",
-        "expected",
-        "source",
-        numbers=("decay of weights",),
-    )
+    narrow = is_narrow()
+    words = () if narrow else ("weight decay", "measured", "source")
+    view = table("recipe", "length", "learning rate", "expected", *words, numbers=("expected", "weight decay"))
     for row in rows:
-        expected = f"{row['expected']:.2f} % {row['measured']}" if row["expected"] else "not stated"
-        rates = " ".join(f"{rate:g}" for rate in row["learning_rates"])
         view.add_row(
             f"[bold]{row['recipe']}[/]",
-            row["data"],
             row["length"],
-            rates,
-            f"{row['weight_decay']:g}",
-            expected,
-            row["source"],
+            " ".join(f"{rate:g}" for rate in row["learning_rates"]),
+            f"{row['expected']:.2f} %" if row["expected"] else "not stated",
+            *(() if narrow else (f"{row['weight_decay']:g}", row["measured"] or "", row["source"])),
         )
-    console().print(view)
+    out = console()
+    out.print(view)
+    out.print("expected: the paper's top-1 accuracy for this recipe, so that a run can be judged.")

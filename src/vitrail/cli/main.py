@@ -1,5 +1,6 @@
 """Find the verb, run it, and turn a user's mistake into one message and an exit code."""
 
+import errno
 import importlib
 import os
 import sys
@@ -8,12 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vitrail import __version__
-from vitrail.errors import DiskError, Notice, VitrailError, choose
+from vitrail.errors import DataError, DiskError, Notice, VitrailError, choose
 
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("vitrail.cli.demo", "see a small Vision Transformer work, equation by equation"),
     "list": ("vitrail.cli.listing", "models and recipes by name"),
     "info": ("vitrail.cli.info", "what a network is and costs, or what a checkpoint file holds"),
+    "pull": ("vitrail.cli.pull", "a model from the Hugging Face hub, as a model folder"),
+    "push": ("vitrail.cli.push", "a model to the hub, with a card"),
     "convert": ("vitrail.cli.convert", "a checkpoint from one layout to another, proven equal"),
 }
 
@@ -40,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone, as in `vitrail list | head`; nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        print(f"error: the output could not be written ({error.strerror}).", file=sys.stderr)
-        return DiskError.exit_code
+        where = f"{error.filename}: " if error.filename else "the output could not be written: "
+        print(f"error: {where}{error.strerror}.", file=sys.stderr)
+        return DiskError.exit_code if error.errno == errno.ENOSPC else DataError.exit_code
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
@@ -58,7 +62,7 @@ def _help() -> str:
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {verb.ljust(width)}  {about}" for verb, (_, about) in VERBS.items())
     return (
-        f"vitrail {__version__}: Vision Transformers, from a folder of images to a measured classifier.\n\n"
+        f"vitrail {__version__}: the Vision Transformers, hybrids and ResNets of the paper, exact to the original.\n\n"
         f"usage: vitrail COMMAND ...\n\n{verbs}\n\n"
         "`vitrail COMMAND --help` explains a command.  Start with `vitrail demo`."
     )

@@ -26,9 +26,16 @@ def console() -> Console:
 def table(*columns: str, numbers: tuple[str, ...] = ()) -> Table:
     """A light table whose columns named in `numbers` are aligned to the right."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left")
+    for index, column in enumerate(columns):
+        # What people have to type, and numbers, are never cut.
+        whole = index == 0 or column in numbers
+        made.add_column(column, justify="right" if column in numbers else "left", no_wrap=whole)
     return made
+
+
+def is_narrow() -> bool:
+    """Whether a wide table would be folded into many lines."""
+    return console().width < 110
 
 
 def print_json(value: Any) -> None:
@@ -41,6 +48,11 @@ def megabytes(size: int) -> str:
     return (
         f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
     )
+
+
+def printable(text: str) -> str:
+    """Text from a file, with control characters shown instead of sent to the terminal."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def short_count(count: int) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vitrail.config.backbone import Standardisation, check_normalisation
-from vitrail.config.checks import MAX_DEPTH, count, pair, positive
+from vitrail.config.checks import MAX_CHANNELS, MAX_DEPTH, count, pair, positive
 from vitrail.errors import choose
 
 PoolPadding = Literal["zero", "minus_infinity"]
@@ -40,7 +40,7 @@ class BitConfig:
         for units in self.blocks:
             positive("blocks", units, at_most=MAX_DEPTH)
         positive("width", self.width)
-        positive("channels", self.channels)
+        positive("channels", self.channels, at_most=MAX_CHANNELS)
         count("num_classes", self.num_classes)
         check_normalisation(self)
         choose("pool_padding", self.pool_padding, ["zero", "minus_infinity"])

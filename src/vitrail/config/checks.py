@@ -6,8 +6,10 @@ from vitrail.errors import UsageError
 
 # Bounds on what a file may ask for, so that a hostile one is refused at once and not after minutes of building.
 MAX_DEPTH = 1000
-MAX_WIDTH = 2**24
+MAX_WIDTH = 2**20
 MAX_PIXELS = 2**16
+MAX_CHANNELS = 2**12
+MAX_TOKENS = 2**20
 
 
 def positive(name: str, value: int, at_most: int = MAX_WIDTH) -> None:

@@ -44,9 +44,26 @@ def from_json(kind: type[Config], values: object, *, where: str) -> Config:
 def replace(config: Config, overrides: dict[str, Any], *, kind: str) -> Config:
     """Copy a config with some fields changed; an unknown field is an error with a suggestion."""
     names = [field.name for field in dataclasses.fields(config)]  # type: ignore[arg-type]
-    for name in overrides:
+    hints = typing.get_type_hints(type(config))
+    values = {}
+    for name, value in overrides.items():
         choose(f"{kind} field", name, names)
-    return dataclasses.replace(config, **overrides)  # type: ignore[type-var]
+        values[name] = _typed(hints[name], value, name)
+    return dataclasses.replace(config, **values)  # type: ignore[type-var]
+
+
+def _typed(hint: Any, value: Any, name: str) -> Any:
+    """A value given in Python: a dataclass as it is, else what a file may hold; one number stands for a square."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return value
+    if hint == tuple[int, int] and isinstance(value, int):
+        return value, value
+    if get_origin(hint) is Literal:
+        return choose(name, value, get_args(hint))
+    try:
+        return _convert(hint, value, name)
+    except DataError as error:
+        raise UsageError(f"{name}: {error.came}", wanted=error.wanted, fix=error.fix) from None
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

@@ -4,7 +4,17 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from vitrail.config.backbone import Backbone
-from vitrail.config.checks import MAX_DEPTH, chance, count, pair, positive, small_number, times
+from vitrail.config.checks import (
+    MAX_CHANNELS,
+    MAX_DEPTH,
+    MAX_TOKENS,
+    chance,
+    count,
+    pair,
+    positive,
+    small_number,
+    times,
+)
 from vitrail.errors import UsageError, choose
 
 Pool = Literal["token", "mean", "map"]
@@ -73,8 +83,9 @@ class VitConfig:
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):
             object.__setattr__(self, name, pair(getattr(self, name), name))
-        for name in ("width", "num_heads", "mlp_width", "channels"):
+        for name in ("width", "num_heads", "mlp_width"):
             positive(name, getattr(self, name))
+        positive("channels", self.channels, at_most=MAX_CHANNELS)
         positive("depth", self.depth, at_most=MAX_DEPTH)
         for name in ("num_classes", "registers"):
             count(name, getattr(self, name))
@@ -89,7 +100,8 @@ class VitConfig:
         self._check_position()
         for name in ("dropout", "attention_dropout", "stochastic_depth"):
             chance(name, getattr(self, name))
-        if 0 in self.grid:
+        positive("the number of tokens", max(self.tokens, 1), at_most=MAX_TOKENS)
+        if min(self.grid) < 1:
             what = f"the {times(self.feature_size)} feature map of an" if self.backbone else "an"
             raise UsageError(
                 f"{what} image of {times(self.image_size)} pixels is smaller than a {times(self.patch_size)} patch",

@@ -31,6 +31,17 @@ class Attention(nn.Module):
         heads = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
         return self.output(heads.transpose(1, 2).flatten(2))
 
+    def first_token(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch 1 dim"]:
+        """What `forward` gives for the first token alone: one query against all keys and values."""
+        width = self.output.in_features
+        weight, bias = self.qkv.weight, self.qkv.bias
+        q = functional.linear(z[:, :1], weight[:width], bias[:width]).unflatten(-1, (self.num_heads, -1))
+        joined = functional.linear(z, weight[width:], bias[width:]).unflatten(-1, (2, self.num_heads, -1))
+        k, v = joined.permute(2, 0, 3, 1, 4).unbind(0)
+        dropout = self.dropout if self.training else 0.0
+        heads = functional.scaled_dot_product_attention(q.transpose(1, 2), k, v, dropout_p=dropout)
+        return self.output(heads.transpose(1, 2).flatten(2))
+
     def project(self, z: Float[Tensor, "batch tokens dim"]) -> tuple[Tensor, Tensor, Tensor]:
         """`[q, k, v] = z U_qkv` (A.5): views of one matrix product, each (batch, heads, tokens, head_dim)."""
         joined = self.qkv(z).unflatten(-1, (3, self.num_heads, -1))

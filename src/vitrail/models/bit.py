@@ -9,6 +9,7 @@ from torch.nn import functional
 from vitrail.config import BitConfig
 from vitrail.config.backbone import GROUPS
 from vitrail.models.classifier import Classifier
+from vitrail.models.embedding import check_channels
 from vitrail.models.initialise import start_head
 from vitrail.models.stages import build_stages
 from vitrail.models.standardised_conv import StandardisedConv2d
@@ -30,6 +31,7 @@ class BitResNet(Classifier[BitConfig]):
 
     def root_map(self, images: Images) -> Map:
         """The root convolution and its 3x3 max-pool of stride 2, padded by one."""
+        check_channels(images, self.config.channels)
         value = 0.0 if self.config.pool_padding == "zero" else float("-inf")
         return functional.max_pool2d(functional.pad(self.root(images), (1, 1, 1, 1), value=value), 3, 2)
 

@@ -27,6 +27,11 @@ class Block(nn.Module):
         z = z + self.skip(self.dropout(self.attention(self.attention_norm(z))))  # (2)
         return z + self.skip(self.mlp(self.mlp_norm(z)))  # (3)
 
+    def first_token(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch 1 dim"]:
+        """What `forward` gives for the first token alone, without the work for the others."""
+        first = z[:, :1] + self.skip(self.dropout(self.attention.first_token(self.attention_norm(z))))
+        return first + self.skip(self.mlp(self.mlp_norm(first)))
+
     def attention_weights(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch heads tokens tokens"]:
         """The attention matrix that `forward` applies to the same input."""
         return self.attention.weights(self.attention_norm(z))

@@ -1,12 +1,14 @@
 """What every network of the zoo offers: logits, features, tokens, and the facts that travel with its weights."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitrail.config import BitConfig, Preprocessing, VitConfig
+from vitrail.errors import UsageError
 from vitrail.models.fixed_table import FixedTable
 
 Config = TypeVar("Config", VitConfig, BitConfig)
@@ -33,11 +35,18 @@ class Classifier(nn.Module, ABC, Generic[Config]):
     def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch dim"]:
         """What the head reads."""
 
+    def forward_tapped(
+        self, images: Float[Tensor, "batch channels height width"], layers: Iterable[int]
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """Logits, and the attention of the chosen layers, where the network has any."""
+        raise UsageError(f"{type(self).__name__} has no attention", wanted="a Vision Transformer or a hybrid")
+
     def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
         return self.head(self.features(images))
 
     def fill_fixed_tables(self) -> None:
         """Compute tables that are not stored with the weights, after the network was built without memory."""
+        device = next(self.parameters()).device
         for module in self.modules():
             if isinstance(module, FixedTable):
-                module.fill()
+                module.fill(device)

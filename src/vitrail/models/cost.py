@@ -17,6 +17,7 @@ from vitrail.models.conv_stem import ConvStem
 from vitrail.models.create import build
 from vitrail.models.embedding import PatchEmbedding
 from vitrail.models.resnet import ResNet
+from vitrail.models.vit import VisionTransformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class Cost:
     batch: int
     parameters: int
     macs: int
-    """Multiply-adds of the forward pass for the whole batch; one is two floating-point operations."""
+    """Multiply-adds of the forward pass of all tokens, for the whole batch; one is two floating-point operations."""
     inference_bytes: int
     """Most activation memory alive at once without gradients, the input included."""
     training_bytes: int
@@ -56,6 +57,8 @@ def measure_cost(config: ModelConfig, batch: int = 1) -> Cost:
         outputs: dict[str, tuple[int, ...]] = {}
         handles = [module.register_forward_hook(_remember(outputs, name)) for name, module in _parts(model)]
         with FlopCounterMode(display=False) as counter, torch.no_grad():
+            if isinstance(model, VisionTransformer):
+                model.reads_one_token = False  # the paper counts all tokens of the last block
             model(images)
         for handle in handles:
             handle.remove()

@@ -3,7 +3,7 @@
 from typing import Any, overload
 
 from vitrail.config import BitConfig, ModelConfig, VitConfig, replace, times
-from vitrail.errors import notice
+from vitrail.errors import UsageError, notice
 from vitrail.models.bit import BitResNet
 from vitrail.models.vit import VisionTransformer
 from vitrail.zoo import zoo_row
@@ -17,6 +17,8 @@ def create_model(
     **overrides: Any,
 ) -> VisionTransformer | BitResNet:
     """Build a network with fresh weights from a zoo key or a config; `overrides` change any field of the config."""
+    if not isinstance(model, str | VitConfig | BitConfig):
+        raise UsageError(f"the model is a {type(model).__name__}", wanted="a key of the zoo or a config")
     config = zoo_row(model).config if isinstance(model, str) else model
     asked = {"num_classes": num_classes, "image_size": image_size}
     overrides |= {name: value for name, value in asked.items() if value is not None}

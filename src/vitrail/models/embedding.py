@@ -26,14 +26,10 @@ class PatchEmbedding(nn.Module):
         start_dense(self.projection)
 
     def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch patches dim"]:
-        self._check_channels(images)
+        check_channels(images, self.config.channels)
         features = images if self.backbone is None else self.backbone(images)
         self._check_grid(images, features)
         return self.projection(features).flatten(2).transpose(1, 2)
-
-    def _check_channels(self, images: Tensor) -> None:
-        if images.shape[1] != self.config.channels:
-            raise UsageError(f"the images have {images.shape[1]} channels", wanted=f"{self.config.channels}")
 
     def _check_grid(self, images: Tensor, features: Tensor) -> None:
         patch_height, patch_width = self.config.patch_size
@@ -44,6 +40,12 @@ class PatchEmbedding(nn.Module):
                 wanted=times(self.config.image_size),
                 fix=f"Resize them, or load the model with image_size=({height}, {width}).",
             )
+
+
+def check_channels(images: Tensor, channels: int) -> None:
+    """Refuse images of another number of channels."""
+    if images.shape[1] != channels:
+        raise UsageError(f"the images have {images.shape[1]} channels", wanted=f"{channels}")
 
 
 def build_backbone(config: Backbone, channels: int) -> ResNet | ConvStem:

@@ -24,9 +24,10 @@ class FixedTable(nn.Module, ABC):
     def computed(self) -> Float[Tensor, "tokens dim"]:
         """The table, on the default device."""
 
-    def fill(self) -> None:
+    def fill(self, device: torch.device) -> None:
         """Compute the table anew, after the network was built without memory."""
-        self.table = self.computed()
+        with torch.device(device):
+            self.table = self.computed()
 
     def forward(self) -> Float[Tensor, "tokens dim"]:
         return self.table

@@ -22,7 +22,7 @@ class AttentionPooling(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width, eps=config.layer_norm_epsilon)
-        self.mlp = Mlp(width, config.mlp_width, config.gelu, config.dropout)
+        self.mlp = Mlp(width, config.mlp_width, config.gelu)  # big_vision has no dropout here
         nn.init.xavier_uniform_(self.probe)
         start_projections(width, self.query, self.key_value, self.output)
 

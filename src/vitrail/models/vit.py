@@ -1,6 +1,7 @@
 """The Vision Transformer: Figure 1 and equations (1)-(4)."""
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Collection, Iterable
 
 import torch
 from jaxtyping import Float
@@ -35,8 +36,9 @@ class VisionTransformer(Classifier[VitConfig]):
         self.embedding = PatchEmbedding(config)
         self.class_token = nn.Parameter(torch.empty(1, width)) if config.class_token else None
         self.registers = nn.Parameter(torch.empty(config.registers, width)) if config.registers else None
-        tables = build_additive(config, config.depth if config.position_at == "every_layer" else 1)
-        self.positions = nn.ModuleList(tables if position is None else [position])
+        self.has_own_position = position is not None
+        tables = config.depth if config.position_at == "every_layer" else 1
+        self.positions = nn.ModuleList([position] if position is not None else build_additive(config, tables))
         self.dropout = nn.Dropout(config.dropout)
         rates = depth_rates(config.depth, config.stochastic_depth)
         self.blocks = nn.ModuleList(Block(config, rate) for rate in rates)
@@ -45,6 +47,7 @@ class VisionTransformer(Classifier[VitConfig]):
         self.pre_logits = nn.Linear(width, config.pre_logits) if config.pre_logits else None
         head_width = config.pre_logits or width
         self.head = nn.Linear(head_width, config.num_classes) if config.num_classes else nn.Identity()
+        self.reads_one_token = config.class_token and config.position != "relative"
         self._start()
 
     def embed(self, images: Images) -> Tokens:
@@ -72,31 +75,49 @@ class VisionTransformer(Classifier[VitConfig]):
 
     def read(self, tokens: Tokens) -> Float[Tensor, "batch features"]:
         """`y = LN(z_L^0)` (4), or the patches pooled, through the tanh layer where the head has one."""
+        patches = tokens[:, self.config.prefix_tokens :]
         if self.class_token is not None:
             pooled = tokens[:, 0]
-        elif self.pooling is not None:
-            pooled = self.pooling(tokens)
         else:
-            pooled = tokens[:, self.config.prefix_tokens :].mean(dim=1)
+            pooled = patches.mean(dim=1) if self.pooling is None else self.pooling(patches)
         return pooled if self.pre_logits is None else torch.tanh(self.pre_logits(pooled))
 
     def tokens(self, images: Images) -> Tokens:
         return self.encode(self.embed(images))
 
     def features(self, images: Images) -> Float[Tensor, "batch dim"]:
-        return self.read(self.tokens(images))
+        return self._finish(self._before_last(self.embed(images)))
 
     def forward_tapped(self, images: Images, layers: Iterable[int]) -> tuple[Tensor, dict[int, Tensor]]:
-        """Logits, and the exact attention of the chosen layers, recomputed from q and k for those alone."""
-        chosen = {self._layer_index(layer) for layer in layers}
-        attention: dict[int, Tensor] = {}
-        z = self.embed(images)
+        """Logits, and the exact attention of the chosen layers, recomputed from q and k for those alone.
+
+        Layers count from 0, or from the end when negative; the answer has the numbers that were asked for.
+        """
+        asked = {layer: self._layer_index(layer) for layer in layers}
+        chosen, attention = set(asked.values()), {}
+        z = self._before_last(self.embed(images), chosen, attention)
+        logits = self.head(self._finish(z))
+        return logits, {layer: attention[index] for layer, index in asked.items()}
+
+    def _before_last(
+        self, z: Tokens, chosen: Collection[int] = (), attention: dict[int, Tensor] | None = None
+    ) -> Tokens:
+        """What the last block reads; the attention of chosen layers is left in `attention` on the way."""
         for layer, block in enumerate(self.blocks):
             z = self.enter(layer, z)
-            if layer in chosen:
+            if layer in chosen and attention is not None:
                 attention[layer] = block.attention_weights(z)  # type: ignore[operator]
-            z = block(z)
-        return self.head(self.read(self.norm(z))), attention
+            if layer < len(self.blocks) - 1:
+                z = block(z)
+        return z
+
+    def _finish(self, z: Tokens) -> Float[Tensor, "batch features"]:
+        """From the last block's input to the features; where a class token is read, for that token alone.
+
+        The other tokens of the last block reach no output, so leaving them out changes nothing but the time.
+        """
+        last = self.blocks[-1]
+        return self.read(self.norm(last.first_token(z) if self.reads_one_token else last(z)))  # type: ignore[operator]
 
     def _start(self) -> None:
         """Zero class token and head (3.2); every other module started its own weights."""
@@ -109,7 +130,7 @@ class VisionTransformer(Classifier[VitConfig]):
         start_head(self.head, self.config.head_bias)
 
     def _layer_index(self, layer: int) -> int:
-        depth = self.config.depth
+        depth, layer = self.config.depth, operator.index(layer)
         if not -depth <= layer < depth:
             raise UsageError(f"layer {layer} is not there", wanted=f"a number from 0 to {depth - 1}")
         return layer % depth

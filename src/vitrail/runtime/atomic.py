@@ -40,28 +40,30 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             temporary.chmod(0o777 & ~_umask())
             for written in temporary.iterdir():
                 _sync(written)
-            _swap(temporary, path)
+            put_in_place(temporary, path)
             _sync(path.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _swap(temporary: Path, path: Path) -> None:
-    if not path.exists():
-        temporary.rename(path)
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Move a finished file or folder to `path`; a folder that is there is replaced and its other files are kept."""
+    if temporary.is_file() or not path.exists():
+        temporary.replace(path)
         return
     for kept in path.iterdir():
         if not (temporary / kept.name).exists():
             _copy(kept, temporary / kept.name)
-    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}.old."))
-    path.rename(old / path.name)
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}.old."))
+    path.rename(aside / path.name)
     try:
         temporary.rename(path)
-    except OSError:
-        (old / path.name).rename(path)
+    except BaseException:
+        # Nothing is removed before the new one stands: should even this fail, the old one is still in `aside`.
+        (aside / path.name).rename(path)
+        aside.rmdir()
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:

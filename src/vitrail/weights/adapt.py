@@ -4,10 +4,10 @@ import dataclasses
 import re
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vitrail.config import BitConfig, VitConfig, pair, replace
+from vitrail.errors import UsageError
 from vitrail.weights.checkpoint import Checkpoint
 from vitrail.weights.resize import resize_positions
 
@@ -39,8 +39,9 @@ def with_classes(checkpoint: Checkpoint, num_classes: int) -> Checkpoint:
     state = {name: t for name, t in checkpoint.state.items() if not name.startswith(("head.", "pre_logits."))}
     if num_classes:
         width = config.feature_width if isinstance(config, BitConfig) else config.width
-        state["head.weight"] = torch.zeros(num_classes, width)
-        state["head.bias"] = torch.zeros(num_classes)
+        example = next(iter(state.values()))
+        state["head.weight"] = example.new_zeros(num_classes, width)
+        state["head.bias"] = example.new_zeros(num_classes)
     return dataclasses.replace(checkpoint, config=config, state=state, labels=None, metrics={})
 
 
@@ -64,5 +65,8 @@ def _resized(name: str, tensor: Tensor, old: VitConfig, new: VitConfig, mode: st
         return tensor
     if old.position == "learned_1d":
         return resize_positions(tensor, old.grid, new.grid, prefix=old.prefix_rows, mode=mode)
-    length = {"columns": new.grid[1], "rows": new.grid[0], "table": 2 * new.tokens - 1}[match[2]]
+    lengths = {"columns": new.grid[1], "rows": new.grid[0], "table": 2 * new.tokens - 1}
+    if match[2] not in lengths:
+        raise UsageError(f"the table {name!r} cannot be resampled", fix="Say how in vitrail/weights/adapt.py.")
+    length = lengths[match[2]]
     return resize_positions(tensor, (len(tensor), 1), (length, 1), prefix=0, mode=mode)

@@ -1,5 +1,6 @@
 """A network at rest: its config, its tensors and the facts that travel with them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vitrail.config import ModelConfig, Preprocessing
-from vitrail.errors import DataError
+from vitrail.errors import DataError, UsageError
 from vitrail.models import Classifier, build
 
 State = dict[str, Tensor]
@@ -35,11 +36,7 @@ def to_model(checkpoint: Checkpoint, where: str) -> Classifier:
     """Build the network around the tensors, without initialising weights that are about to be replaced."""
     with torch.device("meta"):
         model = build(checkpoint.config)
-    compare_names(set(checkpoint.state), set(model.state_dict()), where)
-    for name, tensor in model.state_dict().items():
-        if checkpoint.state[name].shape != tensor.shape:
-            came, wanted = tuple(checkpoint.state[name].shape), tuple(tensor.shape)
-            raise DataError(f"the tensor {name!r} has shape {came}", wanted=f"{wanted}", where=where)
+    compare_tensors(checkpoint.state, {name: tuple(t.shape) for name, t in model.state_dict().items()}, where)
     model.load_state_dict(checkpoint.state, assign=True)
     model.fill_fixed_tables()
     model.labels, model.preprocessing = checkpoint.labels, checkpoint.preprocessing
@@ -48,7 +45,24 @@ def to_model(checkpoint: Checkpoint, where: str) -> Classifier:
 
 
 def from_model(model: Classifier) -> Checkpoint:
-    """The checkpoint of a living network; tensors are shared, not copied."""
+    """The checkpoint of a living network; tensors are shared, not copied.
+
+    A network that its config does not describe is refused, because what is written must load again.
+    """
+    model = getattr(model, "_orig_mod", model)  # torch.compile wraps the network
+    if getattr(model, "has_own_position", False):
+        raise UsageError(
+            "the network has a position embedding of its own, which no config describes",
+            fix="Save its state_dict() with torch, and build the network anew before loading.",
+        )
+    _check_facts(model)
+    try:
+        compare_tensors(dict(model.state_dict()), expected_shapes(model.config), "the network")
+    except DataError as error:
+        fix = "Change a network through load_model(..., num_classes=) or its config, not by replacing its modules."
+        raise UsageError(str(error), fix=fix) from None
+    if any(tensor.is_meta for tensor in model.state_dict().values()):
+        raise UsageError("the network was built on the meta device and has no weights to save")
     return Checkpoint(
         config=model.config,
         state=dict(model.state_dict()),
@@ -57,6 +71,28 @@ def from_model(model: Classifier) -> Checkpoint:
         provenance=model.provenance,
         metrics=model.metrics,
     )
+
+
+def compare_tensors(state: State, shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
+    """Refuse tensors that are not exactly those of a network, by name and by shape."""
+    compare_names(set(state), set(shapes), where)
+    for name, wanted in shapes.items():
+        if tuple(state[name].shape) != wanted:
+            raise DataError(
+                f"the tensor {name!r} has shape {tuple(state[name].shape)}", wanted=f"{wanted}", where=where
+            )
+
+
+def _check_facts(model: Classifier) -> None:
+    labels = model.labels
+    if labels is not None and (
+        len(labels) != model.config.num_classes or not all(isinstance(label, str) for label in labels)
+    ):
+        raise UsageError(
+            f"labels holds {len(labels)} values", wanted=f"{model.config.num_classes} texts, one per class"
+        )
+    if model.preprocessing is not None and not isinstance(model.preprocessing, Preprocessing):
+        raise UsageError(f"preprocessing is {model.preprocessing!r}", wanted="a vitrail.config.Preprocessing")
 
 
 def compare_names(found: set[str], wanted: set[str], where: str) -> None:

@@ -4,11 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError
 from vitrail.runtime.atomic import atomic_folder
 from vitrail.weights.checkpoint import Checkpoint
 from vitrail.weights.layout import as_float32
-from vitrail.weights.record import FORMAT, METADATA_KEY, parse_json, read_record, record_text
+from vitrail.weights.record import METADATA_KEY, parse_json, read_record, record_text
 from vitrail.weights.safetensors_file import read_safetensors, write_safetensors
 
 WEIGHTS_FILE = "model.safetensors"
@@ -39,19 +39,14 @@ def read_folder(path: Path) -> Checkpoint:
     where = path / CONFIG_FILE
     described = read_record(read_text(where), str(where))
     tensors, _ = read_safetensors(path / WEIGHTS_FILE)
-    return dataclasses.replace(described, state={name: as_float32(tensor) for name, tensor in tensors.items()})
+    state = {name: as_float32(tensor, name, str(path)) for name, tensor in tensors.items()}
+    return dataclasses.replace(described, state=state)
 
 
 def write_folder(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a model folder; one that is there already is replaced, other folders are left alone."""
-    if path.exists() and not (path.is_dir() and (_is_ours(path) or not any(path.iterdir()))):
-        raise UsageError("is there already and is not a model folder", where=str(path), fix="Choose another target.")
+    """Write a model folder; one that is there already is replaced, and keeps files that are not ours."""
     text = record_text(checkpoint)
     tensors = {name: tensor.cpu() for name, tensor in checkpoint.state.items()}
     with atomic_folder(path) as temporary:
         write_safetensors(temporary / WEIGHTS_FILE, tensors, {METADATA_KEY: text})
         (temporary / CONFIG_FILE).write_text(text, encoding="utf-8")
-
-
-def _is_ours(path: Path) -> bool:
-    return (path / WEIGHTS_FILE).is_file() and f'"{FORMAT}"' in read_text(path / CONFIG_FILE)

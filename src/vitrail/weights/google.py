@@ -1,6 +1,5 @@
 """Google's .npz checkpoints: read off the arrays what network they are, and write one back."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,15 +16,15 @@ from vitrail.config import (
     times,
     to_json,
 )
-from vitrail.errors import DataError, UsageError, notice
+from vitrail.errors import DataError, notice
 from vitrail.weights.checkpoint import Checkpoint, expected_shapes
 from vitrail.weights.google_bit import LAYOUT, bit_arrays, is_bit, read_bit
 from vitrail.weights.google_blocks import is_stacked, stack, unstack
 from vitrail.weights.google_names import STEM_POSITION, TOP_POSITION, GoogleStyle, vit_entries
-from vitrail.weights.layout import count_numbered, read_entries, shape_of, write_entries
+from vitrail.weights.layout import count_numbered, count_units, read_entries, shape_of, write_entries
 from vitrail.weights.npz_file import read_npz, write_npz
 from vitrail.weights.numerics import with_numerics
-from vitrail.weights.stored_grid import stored_grid
+from vitrail.weights.stored_grid import grid_rule, stored_grid
 
 Size = int | tuple[int, int]
 _PREFIXES = ("opt/target/", "params/img/", "params/", "")
@@ -38,7 +37,6 @@ BIT_NUMERICS = {
     "standardisation_epsilon": 1e-10,
     "pool_padding": "zero",
 }
-_UNIT = re.compile(r"block(\d)/unit(\d+)/conv1/kernel")
 
 
 def read_google(path: Path, *, image_size: Size | None = None, source_image_size: Size | None = None) -> Checkpoint:
@@ -60,9 +58,11 @@ def read_google(path: Path, *, image_size: Size | None = None, source_image_size
 
 def write_google(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint in the style it came in, else with the published names."""
-    if path.suffix != ".npz":
-        raise UsageError(f"the google layout cannot be written to {str(path)!r}", wanted="a name that ends in .npz")
     config = checkpoint.config
+    if checkpoint.labels is not None:
+        notice("A .npz cannot hold class names: those of this network are left out.")
+    if checkpoint.preprocessing not in (None, preset("google")):
+        notice("A .npz cannot hold preprocessing: its readers take 'google', this network has another.")
     arrays = bit_arrays(checkpoint, config) if isinstance(config, BitConfig) else _vit_arrays(checkpoint, config)
     write_npz(path, {name: array.float() for name, array in arrays.items()})
 
@@ -95,7 +95,10 @@ def _writing_style(config: VitConfig, remembered: GoogleStyle | None) -> GoogleS
 def _remembered(checkpoint: Checkpoint) -> GoogleStyle | None:
     if checkpoint.provenance.get("layout") != LAYOUT:
         return None
-    return from_json(GoogleStyle, checkpoint.provenance.get("style", {}), where="provenance, 'style'")
+    style = from_json(GoogleStyle, checkpoint.provenance.get("style", {}), where="provenance, 'style'")
+    if style.prefix not in _PREFIXES:
+        raise DataError(f"the prefix is {style.prefix!r}", wanted=f"one of {_PREFIXES}", where="provenance, 'style'")
+    return style
 
 
 def _plain_names(arrays: Mapping[str, Tensor], where: str) -> tuple[dict[str, Tensor], GoogleStyle]:
@@ -141,14 +144,16 @@ def _infer_config(
     class_token = "cls" in arrays
     class_row = class_token and style.position == "stem"
     position = STEM_POSITION if style.position == "stem" else TOP_POSITION
-    stride = backbone.stride if backbone else 1
-    cell = (patch_height * stride, patch_width * stride)
     if position in arrays:
         rows = shape_of(arrays, position, 3, where)[1] - class_row
-        grid = stored_grid(rows, cell, image_size=image_size, source_image_size=source_image_size, where=where)
-        stored_size = (grid[0] * cell[0], grid[1] * cell[1])
-    else:
+        grid_of = grid_rule((patch_height, patch_width), backbone)
+        grid = stored_grid(rows, grid_of, image_size=image_size, source_image_size=source_image_size, where=where)
+        stride = backbone.stride if backbone else 1
+        stored_size = (grid[0] * patch_height * stride, grid[1] * patch_width * stride)
+    elif style.numbering == "linen":
         stored_size = _size_without_positions(image_size, source_image_size, where)
+    else:
+        raise DataError(f"the array {position!r} is missing", where=where)
     return VitConfig(
         width=width,
         depth=count_numbered(arrays, "Transformer/encoderblock_", where),
@@ -169,14 +174,9 @@ def _infer_config(
 def _infer_backbone(arrays: Mapping[str, Tensor], where: str) -> ResNetConfig | None:
     if "conv_root/kernel" not in arrays:
         return None
-    units = [(int(match[1]), int(match[2])) for name in arrays if (match := _UNIT.fullmatch(name))]
-    stages = max((stage for stage, _ in units), default=0)
-    blocks = tuple(sum(stage == number for stage, _ in units) for number in range(1, stages + 1))
-    for stage, count in enumerate(blocks, start=1):
-        for unit in range(1, max(count, 1) + 1):
-            if (stage, unit) not in units:
-                raise DataError(f"the unit 'block{stage}/unit{unit}' is missing", where=where)
-    return ResNetConfig(blocks=blocks, width=shape_of(arrays, "conv_root/kernel", 4, where)[3])
+    return ResNetConfig(
+        blocks=count_units(arrays, "block", where), width=shape_of(arrays, "conv_root/kernel", 4, where)[3]
+    )
 
 
 def _size_without_positions(image_size: Size | None, source_image_size: Size | None, where: str) -> tuple[int, int]:

@@ -10,12 +10,11 @@ from vitrail.config import BitConfig, preset
 from vitrail.errors import DataError
 from vitrail.weights.checkpoint import Checkpoint, expected_shapes
 from vitrail.weights.google_names import CONVOLUTION, VECTOR
-from vitrail.weights.layout import Entry, read_entries, shape_of, write_entries
+from vitrail.weights.layout import Entry, count_units, read_entries, shape_of, write_entries
 
 LAYOUT = "google"
 _ROOT = "resnet/root_block/standardized_conv2d/kernel"
 _NUMBERED = re.compile(r"/standardized_conv2d_\d+/")
-_UNIT = re.compile(r"resnet/block(\d)/unit(\d\d)/a/standardized_conv2d/kernel")
 _CONV = "standardized_conv2d/kernel"
 
 
@@ -48,7 +47,11 @@ def bit_arrays(checkpoint: Checkpoint, config: BitConfig) -> dict[str, Tensor]:
     """The arrays of a BiT file, under the names they came with."""
     renamed = checkpoint.provenance.get("renamed", {})
     arrays = write_entries(bit_entries(config), checkpoint.state)
-    return {renamed.get(name, name): array for name, array in arrays.items()}
+    for ours, theirs in renamed.items() if isinstance(renamed, dict) else ():
+        # Provenance is text from a file: only a number added to the very same name is believed.
+        if ours in arrays and isinstance(theirs, str) and _NUMBERED.sub("/standardized_conv2d/", theirs) == ours:
+            arrays[theirs] = arrays.pop(ours)
+    return arrays
 
 
 def bit_entries(config: BitConfig) -> list[Entry]:
@@ -82,15 +85,12 @@ def _group_norm(ours: str, theirs: str) -> Iterator[Entry]:
 
 def _infer_config(arrays: Mapping[str, Tensor], where: str) -> BitConfig:
     _, _, channels, width = shape_of(arrays, _ROOT, 4, where)
-    found = {(int(match[1]), int(match[2])) for name in arrays if (match := _UNIT.fullmatch(name))}
-    first, second, third, fourth = (len([unit for stage, unit in found if stage == number]) for number in (1, 2, 3, 4))
-    for stage, count in enumerate((first, second, third, fourth), start=1):
-        for unit in range(1, max(count, 1) + 1):
-            if (stage, unit) not in found:
-                raise DataError(f"the unit 'resnet/block{stage}/unit{unit:02d}' is missing", where=where)
+    blocks = count_units(arrays, "resnet/block", where)
+    if len(blocks) != 4:
+        raise DataError(f"there are {len(blocks)} stages", wanted="4", where=where)
     head = "resnet/head/conv2d/kernel"
     return BitConfig(
-        blocks=(first, second, third, fourth),
+        blocks=(blocks[0], blocks[1], blocks[2], blocks[3]),
         width=width,
         channels=channels,
         num_classes=shape_of(arrays, head, 4, where)[3] if head in arrays else 0,

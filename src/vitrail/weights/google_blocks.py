@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from vitrail.config.checks import MAX_DEPTH
 from vitrail.errors import DataError
 
 _SCANNED = "Transformer/encoderblock/"
@@ -22,8 +23,10 @@ def unstack(arrays: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     flat = {name: array for name, array in arrays.items() if not name.startswith(_SCANNED)}
     stacked = {name: array for name, array in arrays.items() if name.startswith(_SCANNED)}
     depths = {len(array) if array.ndim else 0 for array in stacked.values()}
-    if len(depths) != 1:
-        raise DataError(f"the stacked blocks have {sorted(depths)} layers", wanted="one number of layers", where=where)
+    if len(depths) != 1 or max(depths) > MAX_DEPTH:
+        raise DataError(
+            f"the stacked blocks have {sorted(depths)} layers", wanted=f"one number, at most {MAX_DEPTH}", where=where
+        )
     for name, array in stacked.items():
         for block, row in enumerate(array):
             flat[f"Transformer/encoderblock_{block}/{name.removeprefix(_SCANNED)}"] = row

@@ -9,6 +9,7 @@ from vitrail.config import ModelConfig, Preprocessing, VitConfig, pair
 from vitrail.errors import DataError
 from vitrail.weights.layout import Entry, count_numbered, module, shape_of
 from vitrail.weights.library_config import Hints, guess_heads, position_rows
+from vitrail.weights.stored_grid import grid_rule
 
 Naming = Literal["file", "memory"]
 
@@ -62,7 +63,7 @@ def infer_huggingface(tensors: Mapping[str, Tensor], hints: Hints, where: str) -
     mlp_width = shape_of(tensors, f"{layers}0.{first}.weight", 2, where)[0]
     rows = shape_of(tensors, f"{prefix}embeddings.position_embeddings", 3, where)[1]
     hints = _with_recorded_size(hints, rows - 1, (patch_height, patch_width))
-    _, grid = position_rows(rows, (1,), (patch_height, patch_width), hints, where)
+    _, grid = position_rows(rows, (1,), grid_rule((patch_height, patch_width), None), hints, where)
     activation = config.get("hidden_act", "gelu")
     if activation not in _GELUS:
         raise DataError(f"the activation is {activation!r}", wanted=f"one of {', '.join(_GELUS)}", where=where)

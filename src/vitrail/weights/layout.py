@@ -8,7 +8,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from vitrail.errors import DataError
+from vitrail.errors import DataError, notice
 from vitrail.weights.checkpoint import State, compare_names
 
 
@@ -56,12 +56,16 @@ def read_entries(
                 came = tuple(arrays[name].shape)
                 raise DataError(f"the array {name!r} has shape {came}", wanted=f"{tuple(example.shape)}", where=where)
         tensor = entry.read([arrays[name] for name in entry.theirs])
-        state[entry.ours] = as_float32(tensor).contiguous()
+        state[entry.ours] = as_float32(tensor, entry.theirs[0], where).contiguous()
     return state
 
 
-def as_float32(tensor: Tensor) -> Tensor:
+def as_float32(tensor: Tensor, name: str, where: str) -> Tensor:
     """Weights of any precision as float32; counters stay whole numbers."""
+    if tensor.is_complex():
+        raise DataError(f"the tensor {name!r} holds complex numbers", wanted="real ones", where=where)
+    if tensor.dtype == torch.float64:
+        notice(f"{where}: weights are stored as float64 and used as float32.")
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
@@ -71,14 +75,24 @@ def shape_of(arrays: Mapping[str, Tensor], name: str, axes: int, where: str) -> 
         raise DataError(f"the array {name!r} is missing", where=where)
     if arrays[name].ndim != axes:
         raise DataError(f"the array {name!r} has {arrays[name].ndim} axes", wanted=f"{axes}", where=where)
+    if 0 in arrays[name].shape:
+        raise DataError(
+            f"the array {name!r} has shape {tuple(arrays[name].shape)}", wanted="no empty axis", where=where
+        )
     return tuple(arrays[name].shape)
 
 
-def count_numbered(names: Iterable[str], prefix: str, where: str) -> int:
-    """How many parts stand under `prefix` and a number; the numbers begin at 0, and a gap is an error."""
-    pattern = re.compile(re.escape(prefix) + r"(\d+)[./].+")
+def count_units(names: Iterable[str], prefix: str, where: str) -> tuple[int, ...]:
+    """Units per stage of a ResNet in Google's files, which count both from 1."""
+    stages = count_numbered(names, prefix, where, first=1)
+    return tuple(count_numbered(names, f"{prefix}{stage + 1}/unit", where, first=1) for stage in range(stages))
+
+
+def count_numbered(names: Iterable[str], prefix: str, where: str, first: int = 0) -> int:
+    """How many parts stand under `prefix` and a number; a gap in the numbers is an error."""
+    pattern = re.compile(re.escape(prefix) + r"(\d{1,4})[./].+")
     numbers = {int(match[1]) for name in names if (match := pattern.fullmatch(name))}
-    for expected, number in enumerate(sorted(numbers)):
+    for expected, number in enumerate(sorted(numbers), start=first):
         if number != expected:
             raise DataError(f"the part '{prefix}{expected}' is missing", where=where)
     return len(numbers)

@@ -85,7 +85,7 @@ def read_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], hin
             seen = ", ".join(sorted(tensors)[:3]) or "no tensors"
             wanted = "a ViT of timm, torchvision, Hugging Face or vitrail"
             raise DataError(f"its tensors belong to no network known here (found {seen})", wanted=wanted, where=where)
-        return dataclasses.replace(described, state={name: as_float32(t) for name, t in tensors.items()})
+        return dataclasses.replace(described, state={name: as_float32(t, name, where) for name, t in tensors.items()})
     if described is None:
         described = _describe(library, tensors, hints, path)
     shapes = expected_shapes(described.config)
@@ -95,19 +95,12 @@ def read_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], hin
 
 def write_file(library: Library, path: Path, checkpoint: Checkpoint) -> None:
     """Write a `.safetensors` with the library's names; its metadata carries our record, numerics included."""
-    if path.suffix != ".safetensors":
-        wanted = "a name that ends in .safetensors"
-        raise UsageError(f"the {library.name} layout cannot be written to {str(path)!r}", wanted=wanted)
     with atomic_file(path) as temporary:
         write_safetensors(temporary, *_contents(library, checkpoint))
 
 
 def write_huggingface(path: Path, checkpoint: Checkpoint) -> None:
     """Write a folder that `AutoModelForImageClassification.from_pretrained` loads."""
-    if path.suffix == ".safetensors":
-        raise UsageError(f"the huggingface layout cannot be written to {str(path)!r}", wanted="the name of a folder")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError("is there already", where=str(path), fix="Choose another target.")
     config = checkpoint.config
     if not isinstance(config, VitConfig):
         raise UsageError(f"the huggingface layout cannot hold {parts.BIT}")

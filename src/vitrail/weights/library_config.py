@@ -1,12 +1,13 @@
 """What travels beside another library's tensors, and what has to be guessed when nothing does."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from vitrail.config import VitConfig, pair
 from vitrail.errors import DataError, notice
-from vitrail.weights.stored_grid import stored_grid
+from vitrail.weights.stored_grid import Grid, stored_grid
 from vitrail.zoo import ZOO
 
 Size = int | tuple[int, int]
@@ -42,24 +43,24 @@ def guess_heads(width: int, depth: int, mlp_width: int, hints: Hints, where: str
 
 
 def position_rows(
-    rows: int, prefixes: tuple[int, ...], cell: tuple[int, int], hints: Hints, where: str
-) -> tuple[int, tuple[int, int]]:
+    rows: int, prefixes: tuple[int, ...], grid_of: Callable[[Grid], Grid], hints: Hints, where: str
+) -> tuple[int, Grid]:
     """How many rows belong to prefix tokens, and the grid of the others: the first that makes a whole grid."""
     for prefix in prefixes:
-        if _fits(rows - prefix, cell, hints):
+        if _fits(rows - prefix, grid_of, hints):
             break
     else:
         prefix = prefixes[0]
     size, source = hints.image_size, hints.source_image_size
-    return prefix, stored_grid(rows - prefix, cell, image_size=size, source_image_size=source, where=where)
+    return prefix, stored_grid(rows - prefix, grid_of, image_size=size, source_image_size=source, where=where)
 
 
-def _fits(rows: int, cell: tuple[int, int], hints: Hints) -> bool:
+def _fits(rows: int, grid_of: Callable[[Grid], Grid], hints: Hints) -> bool:
     size = hints.source_image_size or (None if _square(rows) else hints.image_size)
     if size is None:
         return _square(rows)
-    height, width = pair(size, "image_size")
-    return (height // cell[0]) * (width // cell[1]) == rows
+    height, width = grid_of(pair(size, "image_size"))
+    return height * width == rows
 
 
 def _square(rows: int) -> bool:

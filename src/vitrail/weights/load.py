@@ -5,17 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from vitrail.config import Preprocessing, VitConfig, from_json, pair, preset
-from vitrail.errors import DataError, choose
+from vitrail.errors import DataError, UsageError, choose
 from vitrail.models import Classifier, tell_dropped_pixels
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.folder import CONFIG_FILE, WEIGHTS_FILE, read_folder, sidecar
 from vitrail.weights.google import read_google
+from vitrail.weights.hub import fetch, is_hub, with_origin, zoo_source
 from vitrail.weights.library import read_tensors
 from vitrail.weights.library_config import Hints
 from vitrail.weights.resize import MODES
 from vitrail.weights.safetensors_file import read_safetensors
-from vitrail.weights.stored_grid import stored_grid
+from vitrail.weights.stored_grid import grid_rule, stored_grid
 from vitrail.weights.torch_file import SUFFIXES, read_torch
 
 Size = int | tuple[int, int]
@@ -35,6 +36,8 @@ def load_model(
     **overrides: Any,
 ) -> Classifier:
     """Load a network in eval mode: a folder or file of vitrail, Google, timm, torchvision or Hugging Face.
+
+    `hf-hub:owner/name` and zoo keys with published weights are fetched from the hub.
 
     Another `image_size` resamples the positions; another `num_classes` attaches a zero head; `overrides` change
     any other field of the config.
@@ -62,13 +65,35 @@ def read_checkpoint(
 ) -> Checkpoint:
     """Read a source as it is stored; what the caller knows of it settles what the file leaves open."""
     path = Path(source)
+    published = None if _exists(path) else zoo_source(str(source))
+    if published or is_hub(str(source)):
+        repository = published.hub if published else str(source)
+        path = fetch(repository)
+        stored = read_checkpoint(path, image_size=image_size, source_image_size=source_image_size, num_heads=num_heads)
+        return with_origin(stored, path, repository, published)
     hints = Hints(image_size=image_size, source_image_size=source_image_size, num_heads=num_heads)
+    try:
+        return _read_path(path, hints)
+    except UsageError as error:  # a config that cannot be, read off a file
+        raise DataError(error.came, wanted=error.wanted, where=str(path), fix=error.fix) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", where=str(path)) from None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file system takes
+        return False
+
+
+def _read_path(path: Path, hints: Hints) -> Checkpoint:
     if path.is_dir():
         return _read_folder(path, hints)
     if not path.is_file():
         raise DataError("there is no such file or folder", where=str(path))
     if path.suffix == ".npz":
-        return read_google(path, image_size=image_size, source_image_size=source_image_size)
+        return read_google(path, image_size=hints.image_size, source_image_size=hints.source_image_size)
     if path.suffix == ".safetensors" or path.suffix in SUFFIXES:
         beside = sidecar(path.parent) if path.name in _WEIGHT_FILES else {}
         return _read_file(path, dataclasses.replace(hints, config=beside if "format" not in beside else {}))
@@ -99,8 +124,8 @@ def _with_grid(checkpoint: Checkpoint, source_image_size: Size | None, where: st
     config = checkpoint.config
     size = pair(source_image_size, "source_image_size")
     if isinstance(config, VitConfig):
-        rows = config.grid[0] * config.grid[1]
-        stored_grid(rows, config.pixels_per_patch, image_size=None, source_image_size=size, where=where)
+        rows, grid_of = config.grid[0] * config.grid[1], grid_rule(config.patch_size, config.backbone)
+        stored_grid(rows, grid_of, image_size=None, source_image_size=size, where=where)
     return dataclasses.replace(checkpoint, config=dataclasses.replace(config, image_size=size))
 
 

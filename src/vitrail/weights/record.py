@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from vitrail.config import BitConfig, ModelConfig, Preprocessing, VitConfig, from_json, to_json
-from vitrail.errors import DataError
+from vitrail.errors import DataError, UsageError
 from vitrail.weights.checkpoint import Checkpoint
 
 FORMAT = "vitrail/1"
@@ -40,7 +40,10 @@ def record_text(checkpoint: Checkpoint) -> str:
         provenance=checkpoint.provenance,
         metrics=checkpoint.metrics,
     )
-    return json.dumps(to_json(record), indent=2, ensure_ascii=False) + "\n"
+    try:
+        return json.dumps(to_json(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"labels, metrics or provenance cannot be written as JSON ({error})") from None
 
 
 def parse_json(text: str, where: str) -> Any:

@@ -29,9 +29,15 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write tensors and text metadata; the caller makes it atomic."""
-    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    written: dict[str, Tensor] = {}
+    places: set[int] = set()
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().contiguous()
+        # The format has no shared memory: a tensor that lies where another does is copied.
+        written[name] = tensor.clone() if tensor.untyped_storage().data_ptr() in places else tensor
+        places.add(tensor.untyped_storage().data_ptr())
     try:
-        save_file(contiguous, path, dict(metadata))
+        save_file(written, path, dict(metadata))
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         raise OSError(int(number[1]) if number else 0, str(error)) from error

@@ -14,12 +14,15 @@ from vitrail.weights.folder import write_folder
 from vitrail.weights.google import google_numerics, write_google
 from vitrail.weights.library import HUGGINGFACE, TIMM, TORCHVISION, write_file, write_huggingface
 from vitrail.weights.numerics import Change, numerics_changed, tell_numerics
+from vitrail.weights.record import FORMAT
+from vitrail.weights.target import check_file, check_folder
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """A way to write a network, what it can hold, and what its readers make of it."""
 
+    check_target: Callable[[Path], None]
     write: Callable[[Path, Checkpoint], None]
     reads_as: Callable[[ModelConfig], ModelConfig]
     holds: frozenset[str] | None
@@ -39,13 +42,36 @@ _GOOGLE_PARTS = frozenset(
 )
 
 LAYOUTS: dict[str, Layout] = {
-    "vitrail": Layout(write=write_folder, reads_as=lambda config: config, holds=None),
-    "google": Layout(write=write_google, reads_as=google_numerics, holds=_GOOGLE_PARTS),
-    "timm": Layout(write=partial(write_file, TIMM), reads_as=TIMM.reads_as, holds=TIMM.holds),
-    "torchvision": Layout(
-        write=partial(write_file, TORCHVISION), reads_as=TORCHVISION.reads_as, holds=TORCHVISION.holds
+    "vitrail": Layout(
+        check_target=partial(check_folder, "vitrail", FORMAT),
+        write=write_folder,
+        reads_as=lambda config: config,
+        holds=None,
     ),
-    "huggingface": Layout(write=write_huggingface, reads_as=HUGGINGFACE.reads_as, holds=HUGGINGFACE.holds),
+    "google": Layout(
+        check_target=partial(check_file, "google", ".npz"),
+        write=write_google,
+        reads_as=google_numerics,
+        holds=_GOOGLE_PARTS,
+    ),
+    "timm": Layout(
+        check_target=partial(check_file, "timm", ".safetensors"),
+        write=partial(write_file, TIMM),
+        reads_as=TIMM.reads_as,
+        holds=TIMM.holds,
+    ),
+    "torchvision": Layout(
+        check_target=partial(check_file, "torchvision", ".safetensors"),
+        write=partial(write_file, TORCHVISION),
+        reads_as=TORCHVISION.reads_as,
+        holds=TORCHVISION.holds,
+    ),
+    "huggingface": Layout(
+        check_target=partial(check_folder, "huggingface", "ViTForImageClassification"),
+        write=write_huggingface,
+        reads_as=HUGGINGFACE.reads_as,
+        holds=HUGGINGFACE.holds,
+    ),
 }
 
 
@@ -58,6 +84,7 @@ def save_model(model: Classifier, path: str | Path, layout: str = "vitrail") -> 
 def write_checkpoint(checkpoint: Checkpoint, path: str | Path, layout: str) -> list[Change]:
     """Write a checkpoint as it is; returns the numerics that the target library would compute differently."""
     target = LAYOUTS[choose("layout", layout, LAYOUTS)]
+    target.check_target(Path(path))
     if target.holds is not None:
         parts.refuse_parts(layout, target.holds, checkpoint.config)
     target.write(Path(path), checkpoint)

@@ -8,6 +8,7 @@ from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig
 from vitrail.errors import DataError
 from vitrail.weights.layout import Entry, count_numbered, module, shape_of
 from vitrail.weights.library_config import Hints, guess_heads, position_rows
+from vitrail.weights.stored_grid import grid_rule
 
 NUMERICS = {
     "gelu": "erf",
@@ -113,17 +114,17 @@ def _infer_vit(tensors: Mapping[str, Tensor], hints: Hints, where: str) -> VitCo
     depth = count_numbered(tensors, "blocks.", where)
     mlp_width = shape_of(tensors, "blocks.0.mlp.fc1.weight", 2, where)[0]
     backbone, channels = _infer_backbone(tensors, where)
-    stride = backbone.stride if backbone else 1
-    cell = (patch_height * stride, patch_width * stride)
     rows = shape_of(tensors, "pos_embed", 3, where)[1]
-    class_rows, grid = position_rows(rows, (1, 0), cell, hints, where)
+    grid_of = grid_rule((patch_height, patch_width), backbone)
+    class_rows, grid = position_rows(rows, (1, 0), grid_of, hints, where)
+    stride = backbone.stride if backbone else 1
     return VitConfig(
         width=width,
         depth=depth,
         num_heads=guess_heads(width, depth, mlp_width, hints, where),
         mlp_width=mlp_width,
         patch_size=(patch_height, patch_width),
-        image_size=(grid[0] * cell[0], grid[1] * cell[1]),
+        image_size=(grid[0] * patch_height * stride, grid[1] * patch_width * stride),
         channels=channels if backbone else inputs,
         backbone=backbone,
         num_classes=len(tensors["head.weight"]) if "head.weight" in tensors else 0,

@@ -8,6 +8,7 @@ from vitrail.config import ConvLayerConfig, ConvStemConfig, ModelConfig, VitConf
 from vitrail.errors import DataError
 from vitrail.weights.layout import Entry, count_numbered, module, shape_of
 from vitrail.weights.library_config import Hints, guess_heads, position_rows
+from vitrail.weights.stored_grid import grid_rule
 
 NUMERICS = {"gelu": "erf", "layer_norm_epsilon": 1e-6, "batch_norm_epsilon": 1e-5}
 _LAYER = "encoder.layers.encoder_layer_"
@@ -36,9 +37,9 @@ def infer_torchvision(tensors: Mapping[str, Tensor], hints: Hints, where: str) -
     width, inputs, patch_height, patch_width = shape_of(tensors, projection, 4, where)
     depth = count_numbered(tensors, _LAYER, where)
     mlp_width = shape_of(tensors, f"{_LAYER}0.mlp.0.weight", 2, where)[0]
+    rows = shape_of(tensors, _POSITION, 3, where)[1]
+    _, grid = position_rows(rows, (1,), grid_rule((patch_height, patch_width), stem), hints, where)
     stride = stem.stride if stem else 1
-    cell = (patch_height * stride, patch_width * stride)
-    _, grid = position_rows(shape_of(tensors, _POSITION, 3, where)[1], (1,), cell, hints, where)
     pre_logits = "heads.pre_logits.weight"
     return VitConfig(
         width=width,
@@ -46,7 +47,7 @@ def infer_torchvision(tensors: Mapping[str, Tensor], hints: Hints, where: str) -
         num_heads=guess_heads(width, depth, mlp_width, hints, where),
         mlp_width=mlp_width,
         patch_size=(patch_height, patch_width),
-        image_size=(grid[0] * cell[0], grid[1] * cell[1]),
+        image_size=(grid[0] * patch_height * stride, grid[1] * patch_width * stride),
         channels=tensors["conv_proj.conv_bn_relu_0.0.weight"].shape[1] if stem else inputs,
         backbone=stem,
         num_classes=len(tensors["heads.head.weight"]) if "heads.head.weight" in tensors else 0,

@@ -22,8 +22,12 @@ ZOO: dict[str, ZooRow] = {
 }
 
 
+_BY_NAME = {row.name: key for key, row in ZOO.items()}
+
+
 def zoo_row(key: str) -> ZooRow:
-    """Look a network up by key."""
+    """Look a network up by key, or by the name the paper prints (ViT-B/16)."""
+    key = _BY_NAME.get(key, key)
     return ZOO[choose("model", key, ZOO)]
 
 

@@ -1,0 +1,116 @@
+"""The model card that travels with a model folder: what the network is, how to use it, where it came from."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vitrail.config import BitConfig, ModelConfig, Preprocessing, ResNetConfig, times
+from vitrail.weights.checkpoint import Checkpoint
+
+CARD_FILE = "README.md"
+
+_SHOWN_LABELS = 10
+_LONGEST = 120
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,40}")
+_POOLS = {"token": "class token", "mean": "mean of the patch tokens", "map": "attention pooling"}
+
+
+def model_card(checkpoint: Checkpoint, source: str = "path/to/this-folder") -> str:
+    """The card as Markdown; `source` is what its examples load."""
+    sections = [
+        f"# {_title(checkpoint.config)}",
+        "An image classifier in the format of vitrail, the Vision Transformer of "
+        '"An Image is Worth 16x16 Words" ([arXiv:2010.11929](https://arxiv.org/abs/2010.11929)).',
+        _table("part", "value", _facts(checkpoint)),
+        f"## Use\n\n{_use(checkpoint.config, source)}",
+        f"## Preprocessing\n\n{_preprocessing(checkpoint.preprocessing)}",
+        f"## Labels\n\n{_labels(checkpoint)}",
+    ]
+    for title, values in (("Provenance", checkpoint.provenance), ("Metrics", checkpoint.metrics)):
+        if values:
+            sections.append(f"## {title}\n\n{_table('name', 'value', values)}")
+    return "\n\n".join([_front_matter(checkpoint), *sections]) + "\n"
+
+
+def plain(value: Any) -> str:
+    """Text that Markdown, its tables and HTML show as it is, on one line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    short = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    html = short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_{}\[\]|~$])", r"\\\1", html)
+
+
+def _front_matter(checkpoint: Checkpoint) -> str:
+    stated = str(checkpoint.provenance.get("licence") or checkpoint.provenance.get("license") or "")
+    lines = [
+        "library_name: vitrail",
+        "pipeline_tag: image-classification",
+        f"license: {json.dumps(stated) if _LICENCE.fullmatch(stated) else 'other'}",
+        "tags:",
+        "- vitrail",
+        "- image-classification",
+        f"- {'bit' if isinstance(checkpoint.config, BitConfig) else 'vision-transformer'}",
+    ]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _title(config: ModelConfig) -> str:
+    if isinstance(config, BitConfig):
+        return f"BiT ResNet, {'+'.join(map(str, config.blocks))} units, root width {config.width}"
+    kind = "Hybrid Vision Transformer" if config.backbone else "Vision Transformer"
+    return f"{kind}, {config.depth} blocks of width {config.width}"
+
+
+def _facts(checkpoint: Checkpoint) -> dict[str, str]:
+    config = checkpoint.config
+    facts = {"input": f"{times(config.image_size)} pixels, {config.channels} channels"}
+    if isinstance(config, BitConfig):
+        numerics = f"GroupNorm epsilon {config.group_norm_epsilon:g}, standardisation by {config.standardisation}"
+        facts |= {"feature map": f"{times(config.grid)} cells of {config.feature_width} numbers", "numerics": numerics}
+        pool = "mean over the map"
+    else:
+        if config.backbone:
+            facts["backbone"] = "ResNet" if isinstance(config.backbone, ResNetConfig) else "convolutional stem"
+        heads = f"{config.num_heads} heads, MLP {config.mlp_width}"
+        facts["tokens"] = f"{times(config.grid)} grid of {times(config.patch_size)} patches, {config.tokens} tokens"
+        facts["encoder"] = f"{config.depth} blocks, width {config.width}, {heads}, positions {config.position}"
+        facts["numerics"] = f"GELU {config.gelu}, LayerNorm epsilon {config.layer_norm_epsilon:g}"
+        pool = _POOLS[config.pool]
+    facts["head"] = f"{pool}, {f'{config.num_classes:,} classes' if config.num_classes else 'no classes'}"
+    facts["parameters"] = f"{sum(tensor.numel() for tensor in checkpoint.state.values()):,}"
+    return facts
+
+
+def _use(config: ModelConfig, source: str) -> str:
+    shape = ", ".join(map(str, (1, config.channels, *config.image_size)))
+    python = [
+        "import torch, vitrail",
+        f"model = vitrail.load_model({json.dumps(source)})",
+        f"logits = model(torch.zeros({shape}))  # pixels prepared as below",
+    ]
+    return "\n".join(["```python", *python, "```", "", "```console", f"$ vitrail info {source}", "```"])
+
+
+def _preprocessing(values: Preprocessing | None) -> str:
+    if values is None:
+        return "Not recorded: say it with `preprocessing=` when the model is loaded."
+    antialias = "" if values.antialias else " without antialiasing"
+    fit = "squashed to the input size" if values.crop is None else f"centre crop of {values.crop:.4g} of the short side"
+    mean, std = (", ".join(f"{value:.6g}" for value in numbers) for numbers in (values.mean, values.std))
+    return f"Pixels in [0, 1]; {values.interpolation} resize{antialias}, {fit}; mean ({mean}), std ({std})."
+
+
+def _labels(checkpoint: Checkpoint) -> str:
+    labels, classes = checkpoint.labels, checkpoint.config.num_classes
+    if not labels:
+        return f"{classes:,} classes without recorded names." if classes else "The network gives features, no classes."
+    count = f"{len(labels):,} classes" + (f"; the first {_SHOWN_LABELS}:" if len(labels) > _SHOWN_LABELS else ":")
+    rows = {str(index): label for index, label in enumerate(labels[:_SHOWN_LABELS])}
+    return f"{count}\n\n{_table('index', 'label', rows)}"
+
+
+def _table(left: str, right: str, rows: Mapping[str, Any]) -> str:
+    lines = [f"| {plain(name)} | {plain(value)} |" for name, value in rows.items()]
+    return "\n".join([f"| {left} | {right} |", "|---|---|", *lines])

@@ -1,0 +1,81 @@
+"""On a CUDA device: the same answers as on the CPU, compiled whole, and no (tokens x tokens) matrix in memory."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import vitrail
+from vitrail.config import BitConfig
+from vitrail.models import build
+from vitrail.zoo import ZOO
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def randomised(key: str, **changes) -> torch.nn.Module:
+    config = dataclasses.replace(ZOO[key].config, num_classes=10, **changes)
+    model = build(config).eval()
+    torch.nn.init.normal_(model.head.weight, std=0.02)
+    return model
+
+
+@pytest.mark.parametrize("key", ["vit-ti16", "vit-s32", "r26-vit-s32", "r-vit-ti16", "bit-r50x1", "vit-tiny-mnist"])
+def test_cuda_logits_equal_the_cpus(key) -> None:
+    model = randomised(key)
+    images = torch.randn(2, model.config.channels, *model.config.image_size)
+    with torch.no_grad():
+        wanted = model.double()(images.double())
+        found = model.cuda()(images.double().cuda()).cpu()
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("case", ["vit_token", "bv_tok_learn", "hybrid_r111", "hybrid_stem_only", "bit_r2121x0.5_odd"])
+def test_the_originals_fixtures_hold_on_cuda(case, fixtures) -> None:
+    import numpy as np
+
+    folder = fixtures / case
+    model = vitrail.load_model(folder / "params.npz").cuda()
+    images = torch.from_numpy(np.load(folder / "input.npy")).permute(0, 3, 1, 2).cuda()
+    torch.backends.cudnn.allow_tf32 = False
+    with torch.no_grad():
+        found = model(images).cpu().numpy()
+    np.testing.assert_allclose(found, np.load(folder / "logits.npy"), rtol=0, atol=5e-5)
+
+
+@pytest.mark.parametrize("key", ["vit-ti16", "r26-vit-s32", "bit-r50x1"])
+@pytest.mark.parametrize("training", [False, True])
+def test_compiled_bf16_steps_run_whole(key, training) -> None:
+    changes = {} if isinstance(ZOO[key].config, BitConfig) else {"dropout": 0.1, "stochastic_depth": 0.1}
+    model = randomised(key, **changes).cuda().train(training)
+    compiled = torch.compile(model, fullgraph=True)
+    images = torch.randn(4, 3, 224, 224, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16), torch.set_grad_enabled(training):
+        logits = compiled(images)
+    assert logits.isfinite().all()
+    if training:
+        logits.float().sum().backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_a_plain_forward_at_4097_tokens_needs_less_than_one_attention_matrix() -> None:
+    model = randomised("vit-ti16", image_size=(1024, 1024)).cuda()
+    images = torch.randn(1, 3, 1024, 1024, device="cuda")
+    matrix = 3 * 4097**2 * 4
+
+    def peak(run) -> int:
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        with torch.no_grad():
+            run()
+        return torch.cuda.max_memory_allocated() - before
+
+    plain = peak(lambda: model(images))
+    tapped = peak(lambda: model.forward_tapped(images, layers=[11]))
+    print(f"\npeak at 4,097 tokens: plain {plain / 1e6:.1f} MB, one layer tapped {tapped / 1e6:.1f} MB")
+    assert plain < matrix / 2
+    assert tapped > matrix
