@@ -57,9 +57,7 @@ def measure_cost(config: ModelConfig, batch: int = 1) -> Cost:
         outputs: dict[str, tuple[int, ...]] = {}
         handles = [module.register_forward_hook(_remember(outputs, name)) for name, module in _parts(model)]
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            if isinstance(model, VisionTransformer):
-                model.reads_one_token = False  # the paper counts all tokens of the last block
-            model(images)
+            _count_every_token(model, images)
         for handle in handles:
             handle.remove()
         flops = {name: sum(counts.values()) for name, counts in counter.get_flop_counts().items()}
@@ -86,6 +84,16 @@ def measure_cost(config: ModelConfig, batch: int = 1) -> Cost:
             training_bytes=_saved_bytes(model, images),
             layers=(*loose, *modules),
         )
+
+
+def _count_every_token(model: nn.Module, images: Tensor) -> None:
+    """Run the network as the paper counts it; ours leaves out tokens of the last block that nothing reads."""
+    if isinstance(model, VisionTransformer):
+        shortened, model.reads_one_token = model.reads_one_token, False
+        model(images)
+        model.reads_one_token = shortened
+    else:
+        model(images)
 
 
 def _parts(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
