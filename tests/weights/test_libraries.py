@@ -368,3 +368,77 @@ def test_loading_at_another_size_uses_the_named_mode(mode, tmp_path) -> None:
     larger = vitrail.load_model(tmp_path / "x", image_size=24, resize=mode)
     wanted = vitrail.weights.resize_positions(model.positions[0].table, 4, 6, mode=mode)
     assert torch.equal(larger.positions[0].table, wanted)
+
+
+def timm_folder(tmp_path, config: dict) -> None:
+    theirs = randomise(timm.create_model("vit_tiny_patch16_224", num_classes=3, depth=1))
+    save(theirs, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "vit_tiny_patch16_224", **config}))
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"global_pool": "avg"}, "the config records the pooling 'avg'; wanted 'token'"),
+        ({"model_args": {"block_fn": "ResPostBlock"}}, "blocks of another kind"),
+        ({"model_args": {"act_layer": []}}, "the activation is"),
+        ({"model_args": {"num_heads": "x"}}, "wanted a number"),
+        ({"model_args": {"img_size": {}}}, "the image size in config.json is"),
+        ({"pretrained_cfg": {"mean": 0.5, "std": [1, 1, 1], "interpolation": "bicubic"}}, "wanted a list"),
+        ({"pretrained_cfg": {"mean": [0], "std": [0], "interpolation": "bicubic"}}, "std is"),
+        (
+            {"pretrained_cfg": {"mean": [0], "std": [1], "interpolation": "bicubic", "crop_pct": "a"}},
+            "wanted a value of type float",
+        ),
+    ],
+)
+def test_a_timm_config_that_makes_no_sense_is_one_sentence(config, told, tmp_path) -> None:
+    timm_folder(tmp_path, config)
+    with pytest.raises(DataError) as caught:
+        vitrail.load_model(tmp_path, num_heads=None if "num_heads" in str(config) else 3)
+    assert told in str(caught.value)
+
+
+def test_heads_and_rectangles_that_a_timm_config_records_are_used(tmp_path) -> None:
+    theirs = randomise(
+        timm.models.VisionTransformer(
+            img_size=(16, 64), patch_size=8, embed_dim=64, depth=2, num_heads=4, num_classes=3, dynamic_img_size=False
+        )
+    )
+    save(theirs, tmp_path / "model.safetensors")
+    config = {"architecture": "x", "model_args": {"img_size": [16, 64], "num_heads": 4}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    ours = vitrail.load_model(tmp_path)
+    assert (ours.config.image_size, ours.config.num_heads) == ((16, 64), 4)
+    images = torch.randn(1, 3, 16, 64)
+    torch.testing.assert_close(logits(ours, images), logits(theirs, images), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"num_attention_heads": "x"}, "wanted a number"),
+        ({"hidden_act": []}, "the activation is"),
+        ({"layer_norm_eps": "a"}, "layer_norm_eps in config.json is 'a'; wanted a number"),
+        ({"hidden_dropout_prob": None}, "hidden_dropout_prob in config.json is None; wanted a number"),
+        ({"image_size": {}}, "the image size in config.json is {}"),
+    ],
+)
+def test_a_hugging_face_config_that_makes_no_sense_is_one_sentence(change, told, tmp_path) -> None:
+    hf_vit().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(DataError) as caught:
+        vitrail.load_model(tmp_path)
+    assert told in str(caught.value)
+
+
+def test_a_pooler_that_the_classifier_does_not_read_is_left_aside(tmp_path) -> None:
+    theirs = hf_vit()
+    theirs.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors |= {"vit.pooler.dense.weight": torch.randn(48, 48), "vit.pooler.dense.bias": torch.randn(48)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.warns(Notice, match="the pooler is left aside"):
+        ours = vitrail.load_model(tmp_path)
+    check_agreement(theirs, ours, 16, 1e-5)

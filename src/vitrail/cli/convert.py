@@ -28,6 +28,7 @@ def run(
     image_size: int | tuple[int, int] | None = None,
     source_image_size: int | tuple[int, int] | None = None,
     num_classes: int | None = None,
+    num_heads: int | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write a checkpoint in another layout, then read it back and compare every tensor bit by bit.
@@ -39,13 +40,14 @@ def run(
         image_size: Pixels per side, or height and width; positions are resampled to their grid.
         source_image_size: Image size the stored positions were made for, when it cannot be known from the file.
         num_classes: Another number of classes gives a zero head.
+        num_heads: Attention heads, when the file does not record them.
         overwrite: Replace a target that is there already.
     """
     layout = _layout_for(target, layout)
     if target.exists() and not overwrite:
         raise UsageError("is there already", where=str(target), fix="Choose another target, or add --overwrite.")
     LAYOUTS[layout].check_target(target)
-    stored = read_checkpoint(source, image_size=image_size, source_image_size=source_image_size)
+    stored = read_checkpoint(source, image_size=image_size, source_image_size=source_image_size, num_heads=num_heads)
     checkpoint = adapt(stored, num_classes=num_classes, image_size=image_size, resize="google", overrides={})
     tell_dropped_pixels(checkpoint.config)
     changes = _write_checked(checkpoint, target, layout)

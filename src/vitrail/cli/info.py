@@ -23,6 +23,7 @@ def run(
     /,
     image_size: Size | None = None,
     num_classes: int | None = None,
+    num_heads: int | None = None,
     batch: int = 1,
     json: bool = False,
 ) -> None:
@@ -33,6 +34,7 @@ def run(
             Hugging Face.
         image_size: Pixels per side, or height and width, if not the network's own.
         num_classes: Outputs of the head, if not the network's own.
+        num_heads: Attention heads, when a file does not record them.
         batch: Images per batch, for the memory estimate.
         json: Print JSON for programs instead of a table.
     """
@@ -42,7 +44,7 @@ def run(
         title, note, config = _from_zoo(model, image_size, num_classes)
     else:
         checkpoint = adapt(
-            read_checkpoint(model, image_size=image_size),
+            read_checkpoint(model, image_size=image_size, num_heads=num_heads),
             num_classes=num_classes,
             image_size=image_size,
             resize="google",

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from vitrail.config import ModelConfig, Preprocessing, VitConfig, pair
-from vitrail.errors import DataError
+from vitrail.config import ModelConfig, Preprocessing, VitConfig, from_json, pair
+from vitrail.errors import DataError, notice
 from vitrail.weights.layout import Entry, count_numbered, module, shape_of
-from vitrail.weights.library_config import Hints, guess_heads, position_rows
+from vitrail.weights.library_config import Hints, guess_heads, number, position_rows, with_recorded_size
 from vitrail.weights.stored_grid import grid_rule
 
 Naming = Literal["file", "memory"]
@@ -27,7 +27,6 @@ _GELUS = {
     "gelu_pytorch_tanh": "tanh",
     "gelu_python_tanh": "tanh",
 }
-_RESAMPLE = {2: "bilinear", 3: "bicubic"}
 
 _FILE_PARTS = {
     "attention_norm": "layernorm_before",
@@ -62,26 +61,30 @@ def infer_huggingface(tensors: Mapping[str, Tensor], hints: Hints, where: str) -
     depth = count_numbered(tensors, layers, where)
     mlp_width = shape_of(tensors, f"{layers}0.{first}.weight", 2, where)[0]
     rows = shape_of(tensors, f"{prefix}embeddings.position_embeddings", 3, where)[1]
-    hints = _with_recorded_size(hints, rows - 1, (patch_height, patch_width))
-    _, grid = position_rows(rows, (1,), grid_rule((patch_height, patch_width), None), hints, where)
+    grid_of = grid_rule((patch_height, patch_width), None)
+    hints = with_recorded_size(hints, config.get("image_size"), rows - 1, grid_of, where)
+    _, grid = position_rows(rows, (1,), grid_of, hints, where)
+    stored_size = hints.source_image_size or (grid[0] * patch_height, grid[1] * patch_width)
     activation = config.get("hidden_act", "gelu")
-    if activation not in _GELUS:
+    if not isinstance(activation, str) or activation not in _GELUS:
         raise DataError(f"the activation is {activation!r}", wanted=f"one of {', '.join(_GELUS)}", where=where)
     pooler = f"{prefix}pooler.dense.weight"
+    if pooler in tensors and config.get("pooler_act", "tanh") != "tanh":
+        raise DataError(f"pooler_act in config.json is {config['pooler_act']!r}", wanted="'tanh'", where=where)
     return VitConfig(
         width=width,
         depth=depth,
-        num_heads=config.get("num_attention_heads") or guess_heads(width, depth, mlp_width, hints, where),
+        num_heads=guess_heads(width, depth, mlp_width, hints, where),
         mlp_width=mlp_width,
         patch_size=(patch_height, patch_width),
-        image_size=(grid[0] * patch_height, grid[1] * patch_width),
+        image_size=pair(stored_size, "image_size"),
         channels=channels,
         num_classes=len(tensors["classifier.weight"]) if "classifier.weight" in tensors else 0,
         pre_logits=shape_of(tensors, pooler, 2, where)[0] if pooler in tensors else None,
         gelu="tanh" if _GELUS[activation] == "tanh" else "erf",
-        layer_norm_epsilon=float(config.get("layer_norm_eps", 1e-12)),
-        dropout=float(config.get("hidden_dropout_prob", 0.0)),
-        attention_dropout=float(config.get("attention_probs_dropout_prob", 0.0)),
+        layer_norm_epsilon=number(config, "layer_norm_eps", 1e-12, where),
+        dropout=number(config, "hidden_dropout_prob", 0.0, where),
+        attention_dropout=number(config, "attention_probs_dropout_prob", 0.0, where),
     )
 
 
@@ -100,6 +103,14 @@ def huggingface_entries(config: ModelConfig, prefix: str = "vit.", naming: Namin
     ]
 
 
+def without_idle_pooler(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """A network with a classifier does not use the pooler that may still lie in its file."""
+    idle = [name for name in tensors if ".pooler.dense." in f".{name}"] if "classifier.weight" in tensors else []
+    if idle:
+        notice(f"{where}: the pooler is left aside, because the classifier does not read it.")
+    return {name: tensor for name, tensor in tensors.items() if name not in idle}
+
+
 def prefix_of(tensors: Mapping[str, Tensor]) -> str:
     """`vit.` where a head wraps the network, else nothing."""
     name = next(name for name in tensors if name.endswith(f"{_PATCH}.weight"))
@@ -114,21 +125,25 @@ def naming_of(tensors: Mapping[str, Tensor]) -> Naming:
 def labels_of(config: Mapping[str, Any], num_classes: int) -> tuple[str, ...] | None:
     """Class names, unless they are the placeholders that the library makes up."""
     names = config.get("id2label")
-    if not isinstance(names, dict) or len(names) != num_classes or not num_classes:
+    if not num_classes or not isinstance(names, dict) or set(names) != {str(index) for index in range(num_classes)}:
         return None
-    labels = tuple(str(names.get(str(index), "")) for index in range(num_classes))
+    labels = tuple(str(names[str(index)]) for index in range(num_classes))
     return None if all(label == f"LABEL_{index}" for index, label in enumerate(labels)) else labels
 
 
-def preprocessing_of(settings: Mapping[str, Any]) -> Preprocessing | None:
-    """The preprocessing that preprocessor_config.json describes: a squash to a fixed size."""
+def preprocessing_of(settings: Mapping[str, Any], where: str) -> Preprocessing | None:
+    """The preprocessing that preprocessor_config.json describes: a squash to a fixed size; none for any other."""
     if not {"image_mean", "image_std"} <= settings.keys():
         return None
-    return Preprocessing(
-        mean=tuple(settings["image_mean"]),
-        std=tuple(settings["image_std"]),
-        interpolation="bicubic" if _RESAMPLE.get(settings.get("resample", 2)) == "bicubic" else "bilinear",
-    )
+    resample = settings.get("resample", 2)
+    usual = {"do_resize": True, "do_rescale": True, "do_normalize": True, "do_center_crop": False}
+    unusual = [name for name, value in usual.items() if settings.get(name, value) not in (value, None)]
+    if unusual or resample not in (2, 3):
+        notice(f"{where}: {', '.join(unusual) or 'resample'} in preprocessor_config.json is not one that is followed.")
+        return None
+    interpolation = "bilinear" if resample == 2 else "bicubic"
+    values = {"mean": settings["image_mean"], "std": settings["image_std"], "interpolation": interpolation}
+    return from_json(Preprocessing, values, where=f"{where}, preprocessor_config.json")
 
 
 def _block(block: int, prefix: str, naming: Naming) -> Iterator[Entry]:
@@ -147,19 +162,3 @@ def _block(block: int, prefix: str, naming: Naming) -> Iterator[Entry]:
 
 def _layers(prefix: str, naming: Naming) -> str:
     return f"{prefix}encoder.layer." if naming == "file" else f"{prefix}layers."
-
-
-def _with_recorded_size(hints: Hints, rows: int, patch_size: tuple[int, int]) -> Hints:
-    """The image size of config.json is the stored grid's, unless the caller says another or it does not fit."""
-    recorded = hints.config.get("image_size")
-    if hints.source_image_size is not None or recorded is None:
-        return hints
-    height, width = pair(recorded, "image_size in config.json")
-    if (height // patch_size[0]) * (width // patch_size[1]) != rows:
-        return hints
-    return Hints(
-        config=hints.config,
-        image_size=hints.image_size,
-        source_image_size=(height, width),
-        num_heads=hints.num_heads,
-    )

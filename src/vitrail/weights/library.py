@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vitrail.config import ModelConfig, Preprocessing, VitConfig, to_json
+from vitrail.config import ModelConfig, Preprocessing, VitConfig, from_json, to_json
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.weights import huggingface_names, parts, timm_names, torchvision_names
@@ -86,6 +86,8 @@ def read_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], hin
             wanted = "a ViT of timm, torchvision, Hugging Face or vitrail"
             raise DataError(f"its tensors belong to no network known here (found {seen})", wanted=wanted, where=where)
         return dataclasses.replace(described, state={name: as_float32(t, name, where) for name, t in tensors.items()})
+    if library is HUGGINGFACE:
+        tensors = huggingface_names.without_idle_pooler(tensors, where)
     if described is None:
         described = _describe(library, tensors, hints, path)
     shapes = expected_shapes(described.config)
@@ -129,7 +131,7 @@ def _describe(library: Library, tensors: Mapping[str, Tensor], hints: Hints, pat
         config=config,
         state={},
         labels=_labels(library, hints, config.num_classes),
-        preprocessing=_preprocessing(library, hints),
+        preprocessing=_preprocessing(library, hints, str(path)),
         provenance={"layout": library.name, "file": path.name},
     )
 
@@ -141,18 +143,19 @@ def _labels(library: Library, hints: Hints, num_classes: int) -> tuple[str, ...]
     return tuple(map(str, names)) if isinstance(names, list) and len(names) == num_classes else None
 
 
-def _preprocessing(library: Library, hints: Hints) -> Preprocessing | None:
+def _preprocessing(library: Library, hints: Hints, where: str) -> Preprocessing | None:
     if library is HUGGINGFACE:
-        return huggingface_names.preprocessing_of(hints.preprocessor)
+        return huggingface_names.preprocessing_of(hints.preprocessor, where)
     settings = hints.config.get("pretrained_cfg")
     if not isinstance(settings, dict) or not {"mean", "std", "interpolation"} <= settings.keys():
         return None
-    return Preprocessing(
-        mean=tuple(settings["mean"]),
-        std=tuple(settings["std"]),
-        interpolation="bilinear" if settings["interpolation"] == "bilinear" else "bicubic",
-        crop=float(settings.get("crop_pct") or 1.0),
-    )
+    if settings["interpolation"] not in ("bilinear", "bicubic") or settings.get("crop_mode", "center") != "center":
+        notice(f"{where}: interpolation or crop_mode in config.json is not one that is followed.")
+        return None
+    values = {name: settings[name] for name in ("mean", "std", "interpolation")} | {
+        "crop": settings.get("crop_pct", 1.0)
+    }
+    return from_json(Preprocessing, values, where=f"{where}, config.json")
 
 
 def _huggingface_config(config: VitConfig, labels: tuple[str, ...] | None) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from vitrail.errors import UsageError
 from vitrail.weights.folder import CONFIG_FILE, WEIGHTS_FILE, read_text
+from vitrail.weights.torch_file import SUFFIXES
 
-_FILE_ENDINGS = (".npz", ".safetensors")
+_FILE_ENDINGS = (".npz", ".safetensors", *SUFFIXES)
 
 
 def check_file(layout: str, suffix: str, path: Path) -> None:

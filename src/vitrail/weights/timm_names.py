@@ -1,13 +1,14 @@
 """timm's names of ViTs, hybrids and BiT ResNets, and what its files say of the network."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from torch import Tensor
 
 from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig
 from vitrail.errors import DataError
 from vitrail.weights.layout import Entry, count_numbered, module, shape_of
-from vitrail.weights.library_config import Hints, guess_heads, position_rows
+from vitrail.weights.library_config import Hints, guess_heads, position_rows, with_recorded_size
 from vitrail.weights.stored_grid import grid_rule
 
 NUMERICS = {
@@ -114,8 +115,11 @@ def _infer_vit(tensors: Mapping[str, Tensor], hints: Hints, where: str) -> VitCo
     depth = count_numbered(tensors, "blocks.", where)
     mlp_width = shape_of(tensors, "blocks.0.mlp.fc1.weight", 2, where)[0]
     backbone, channels = _infer_backbone(tensors, where)
+    _refuse_recorded(hints, where)
     rows = shape_of(tensors, "pos_embed", 3, where)[1]
     grid_of = grid_rule((patch_height, patch_width), backbone)
+    for prefix in (1, 0):
+        hints = with_recorded_size(hints, _recorded_size(hints), rows - prefix, grid_of, where)
     class_rows, grid = position_rows(rows, (1, 0), grid_of, hints, where)
     stride = backbone.stride if backbone else 1
     return VitConfig(
@@ -134,10 +138,23 @@ def _infer_vit(tensors: Mapping[str, Tensor], hints: Hints, where: str) -> VitCo
     )
 
 
+def _refuse_recorded(hints: Hints, where: str) -> None:
+    """Settings that leave no trace in the tensors and change the function."""
+    pool, block = hints.recorded("global_pool"), hints.recorded("block_fn")
+    if pool not in (None, "token"):
+        raise DataError(f"the config records the pooling {pool!r}", wanted="'token'", where=where)
+    if block is not None:
+        raise DataError(f"the config records blocks of another kind ({block!r})", where=where)
+
+
+def _recorded_size(hints: Hints) -> Any:
+    size, settings = hints.recorded("img_size"), hints.recorded("input_size")
+    return size if size is not None else settings[1:] if isinstance(settings, list | tuple) else None
+
+
 def _gelu(hints: Hints, where: str) -> str:
-    arguments = hints.config.get("model_args") or {}
-    activation = arguments.get("act_layer") if isinstance(arguments, dict) else None
-    if activation not in _GELUS:
+    activation = hints.recorded("act_layer")
+    if not isinstance(activation, str | None) or activation not in _GELUS:
         raise DataError(f"the activation is {activation!r}", wanted="gelu or gelu_tanh", where=where)
     return _GELUS[activation]
 
