@@ -1,0 +1,197 @@
+"""Class folders: one sub-folder per class, either at the top or inside train/, val/ and test/."""
+
+import os
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from vitrail.data.files import Files, shown
+from vitrail.data.labels import Labels
+from vitrail.errors import DataError, notice
+
+SPLITS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+LAYOUT = "sub-folders named after the classes (cats/1.jpg, dogs/2.jpg), or train/, val/ and test/ with such sub-folders"
+
+# What archives, desktops and notebooks leave behind; a folder of this kind is no class.
+_LITTER_FOLDERS = {"__MACOSX", "__pycache__", "@eaDir", "lost+found", "$RECYCLE.BIN", "System Volume Information"}
+_LITTER_FILES = {"thumbs.db", "desktop.ini"}
+_IMAGE_ENDINGS = {
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".webp", ".gif", ".bmp"),
+    *(".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm", ".heic", ".avif"),
+}
+_IMAGE_BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
+
+
+def open_folder(root: Path, split: str = "train", *, allow_empty: bool = False) -> Files:
+    """Open one split of a folder of class folders.
+
+    Class numbers follow the sorted class names of the training split, and every split is mapped onto them by name: a
+    class that training does not know is an error, never another class.
+    """
+    notes: list[str] = []
+    homes = split_folders(root)
+    folder = _split_folder(root, homes, split)
+    found = _class_folders(folder, notes)
+    if not found:
+        raise DataError(f"{_flat(folder)}", wanted=LAYOUT, where=shown(str(folder)))
+    train = homes.get("train", folder)
+    known = _in_order(found if train == folder else _class_folders(train, []))
+    strangers = [name for name in _in_order(found) if name not in set(known)]
+    if strangers:
+        raise DataError(
+            f"the class {strangers[0]!r} is not one of the {len(known)} known ones",
+            wanted=f"classes among {_few(known)}",
+            where=shown(str(folder)),
+            fix="Rename the folder, or move it away.",
+        )
+    numbers = {name: number for number, name in enumerate(known)}
+    paths: list[str] = []
+    labels: list[int] = []
+    for name in sorted(found, key=numbers.__getitem__):
+        inside = sorted(path for part in found[name] for path in _images(Path(part), root, notes))
+        if not inside and not allow_empty:
+            raise DataError(
+                f"the class {name!r} has no images",
+                wanted="at least one",
+                where=", ".join(shown(part) for part in found[name]),
+                fix="Add some, remove the folder, or pass --allow-empty.",
+            )
+        paths += inside
+        labels += [numbers[name]] * len(inside)
+    for note in notes:
+        notice(note)
+    return Files(shown(str(root)), split, known, Labels.of(labels, len(known)), root, paths, tuple(notes))
+
+
+def split_folders(root: Path) -> dict[str, Path]:
+    """The folders of `root` that are splits by name; none when the classes are at the top."""
+    try:
+        entries = {entry.name.lower(): entry for entry in sorted(root.iterdir()) if entry.is_dir()}
+    except OSError as error:
+        raise DataError(f"the folder could not be read ({error.strerror})", where=shown(str(root))) from None
+    homes = {}
+    for split, names in SPLITS.items():
+        for name in names:
+            if name in entries and split not in homes:
+                homes[split] = entries[name]
+    # One folder called "test" among classes is a class; splits come with a training part or fill the folder.
+    known = {name for names in SPLITS.values() for name in names}
+    return homes if "train" in homes or all(name in known for name in entries) else {}
+
+
+def _split_folder(root: Path, homes: dict[str, Path], split: str) -> Path:
+    if not homes and split == "train":
+        return root
+    if split in homes:
+        return homes[split]
+    there = f"it has {', '.join(homes)}" if homes else "its classes are at the top, so all of it is 'train'"
+    part = next(iter(homes), "train")
+    raise DataError(
+        f"there is no {split!r} part; {there}",
+        where=shown(str(root)),
+        fix=f"Take a part that is held out, such as '{part}[90%:]', or make the folder {split}/.",
+    )
+
+
+def _class_folders(folder: Path, notes: list[str]) -> dict[str, list[str]]:
+    """Class names in NFC to the folders that carry them: a zip made on a Mac may bring one name in two spellings."""
+    found: dict[str, list[str]] = defaultdict(list)
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"the folder could not be read ({error.strerror})", where=shown(str(folder))) from None
+    for entry in entries:
+        try:
+            is_folder = entry.is_dir()
+        except OSError:
+            is_folder = False
+        if not is_folder:
+            continue
+        if entry.name.startswith(".") or entry.name in _LITTER_FOLDERS:
+            notes.append(f"{shown(entry.path)} was ignored: it is no class.")
+            continue
+        found[unicodedata.normalize("NFC", shown(entry.name))].append(entry.path)
+    for name, parts in found.items():
+        if len(parts) > 1:
+            notes.append(f"the class {name!r} is in {len(parts)} folders spelled differently in Unicode; merged.")
+    twins = defaultdict(list)
+    for name in found:
+        twins[name.casefold()].append(name)
+    for names in twins.values():
+        if len(names) > 1:
+            notes.append(f"the classes {', '.join(map(repr, names))} differ only in capitals; they stay apart.")
+    return dict(found)
+
+
+def _images(folder: Path, root: Path, notes: list[str]) -> Iterator[str]:
+    """Every image below a class folder, as paths relative to `root`; links are followed, loops are not."""
+    ignored: list[str] = []
+    for path in _walk(folder, {_identity(folder)}, notes):
+        name = os.path.basename(path)
+        ending = os.path.splitext(name)[1].lower()
+        if name.startswith(".") or name.lower() in _LITTER_FILES:
+            continue
+        if ending in _IMAGE_ENDINGS or _looks_like_an_image(path):
+            yield os.path.relpath(path, root)
+        else:
+            ignored.append(path)
+    if ignored:
+        rest = "" if len(ignored) == 1 else f" and {len(ignored) - 1} more beside it"
+        notes.append(f"{shown(ignored[0])}{rest} ignored: no image by name or content.")
+
+
+def _walk(folder: Path | str, visited: set[tuple[int, int]], notes: list[str]) -> Iterator[str]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise DataError(f"the folder could not be read ({error.strerror})", where=shown(str(folder))) from None
+    for entry in entries:
+        try:
+            deeper = entry.is_dir()
+        except OSError:
+            deeper = False
+        if not deeper:
+            yield entry.path
+            continue
+        identity = _identity(entry.path)
+        if identity in visited:
+            notes.append(f"{shown(entry.path)} was ignored: the link leads back to a folder already read.")
+        elif not entry.name.startswith(".") and entry.name not in _LITTER_FOLDERS:
+            visited.add(identity)
+            yield from _walk(entry.path, visited, notes)
+
+
+def _identity(path: Path | str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _looks_like_an_image(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4).startswith(_IMAGE_BEGINNINGS)
+    except OSError:
+        return False
+
+
+def _in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Sorted; folders that are all numbers are sorted as numbers, so that 2 comes before 100."""
+    known = list(names)
+    if all(name.isascii() and name.isdigit() for name in known):
+        return tuple(sorted(known, key=lambda name: (int(name), name)))
+    return tuple(sorted(known))
+
+
+def _flat(folder: Path) -> str:
+    if any(path.suffix.lower() in _IMAGE_ENDINGS for path in folder.iterdir()):
+        return "images lie in the folder itself, so nothing says what they show"
+    return "there are no class folders"
+
+
+def _few(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

@@ -1,0 +1,70 @@
+"""From what a person types after --data to a source of images."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vitrail.data.classes import with_classes
+from vitrail.data.parts import parse_part, take_part
+from vitrail.data.source import Source
+from vitrail.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenOptions:
+    """What some kinds of sources need to know, and others ignore."""
+
+    root: Path | None = None
+    """Where the files of a named data set are, or go."""
+    download: bool = False
+    """Fetch a named data set that is not there."""
+    classes: tuple[str, ...] | None = None
+    """The classes of a model, by name: labels are mapped onto them."""
+    allow_empty: bool = False
+    """Take a class folder without images as a class."""
+
+
+def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | None = None) -> Source:
+    """Open a folder, a CSV, a packed copy, a known name, hf:NAME or wds:SHARDS; `split` may be "train[:98%]"."""
+    options = options or OpenOptions()
+    part = parse_part(split)
+    source = take_part(_open_split(str(data), part.split, options), part)
+    return source if options.classes is None else with_classes(source, options.classes)
+
+
+def _open_split(data: str, split: str, options: OpenOptions) -> Source:
+    # Each kind is imported when it is asked for: Hugging Face's library alone takes a second.
+    if data.startswith("hf:"):
+        from vitrail.data.huggingface import open_huggingface
+
+        return open_huggingface(data.removeprefix("hf:"), split)
+    if data.startswith("wds:"):
+        from vitrail.data.shards import open_shards
+
+        return open_shards(data.removeprefix("wds:"), split)
+    path = Path(data).expanduser()
+    if path.exists():
+        return _open_path(path, split, options)
+    from vitrail.data.named import open_named
+
+    return open_named(data, split, root=options.root, download=options.download)
+
+
+def _open_path(path: Path, split: str, options: OpenOptions) -> Source:
+    from vitrail.data import folder, huggingface, packed, table
+
+    if path.is_dir():
+        if packed.is_packed(path):
+            return packed.open_packed(path, split)
+        if huggingface.is_saved(path):
+            return huggingface.open_huggingface(str(path), split)
+        return folder.open_folder(path, split, allow_empty=options.allow_empty)
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return table.open_table(path, split)
+    if path.suffix.lower() == ".parquet":
+        return huggingface.open_huggingface(str(path), split)
+    raise DataError(
+        "this is a single file",
+        wanted="a folder of class folders, a .csv or a .parquet",
+        where=str(path),
+        fix=f"For tar shards write wds:{path}." if path.suffix == ".tar" else "",
+    )
