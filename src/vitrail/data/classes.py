@@ -39,7 +39,7 @@ def ensure_trainable(source: Source) -> None:
         raise DataError("there are no images", wanted="at least one per class", where=f"{source.name}, {source.split}")
     if len(source.classes) < 2 and not source.labels.is_multi:
         raise DataError(
-            f"there is one class, {source.classes[0]!r}",
+            f"there is one class, {', '.join(map(repr, source.classes))}",
             wanted="two or more to tell apart",
             where=source.name,
             fix="Add a folder with images of something else.",

@@ -29,7 +29,7 @@ class Files(Source):
 
     def path(self, index: int) -> Path:
         """The file itself; its name may hold bytes that are no UTF-8."""
-        return Path(self._root, self.paths[index])
+        return Path(self._root) / self.paths[index]
 
     def read(self, index: int) -> Encoded:
         path = self.path(index)
@@ -57,7 +57,6 @@ def shown(name: str) -> str:
 
 def _reason(path: Path, error: OSError) -> str:
     if path.is_symlink():
-        return (
-            "the link leads nowhere" if isinstance(error, FileNotFoundError) else f"the link fails ({error.strerror})"
-        )
+        gone = isinstance(error, FileNotFoundError)
+        return "the link leads nowhere" if gone else f"the link fails ({error.strerror})"
     return f"the file could not be read ({error.strerror})"

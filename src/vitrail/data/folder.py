@@ -132,11 +132,10 @@ def _images(folder: Path, root: Path, notes: list[str]) -> Iterator[str]:
     """Every image below a class folder, as paths relative to `root`; links are followed, loops are not."""
     ignored: list[str] = []
     for path in _walk(folder, {_identity(folder)}, notes):
-        name = os.path.basename(path)
-        ending = os.path.splitext(name)[1].lower()
+        name = Path(path).name
         if name.startswith(".") or name.lower() in _LITTER_FILES:
             continue
-        if ending in _IMAGE_ENDINGS or _looks_like_an_image(path):
+        if Path(name).suffix.lower() in _IMAGE_ENDINGS or _looks_like_an_image(path):
             yield os.path.relpath(path, root)
         else:
             ignored.append(path)
@@ -167,13 +166,13 @@ def _walk(folder: Path | str, visited: set[tuple[int, int]], notes: list[str]) -
 
 
 def _identity(path: Path | str) -> tuple[int, int]:
-    found = os.stat(path)
+    found = Path(path).stat()
     return found.st_dev, found.st_ino
 
 
 def _looks_like_an_image(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             return file.read(4).startswith(_IMAGE_BEGINNINGS)
     except OSError:
         return False

@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Labels:
-    """Class numbers of all images in one array; in a multi-label set, image i owns values[offsets[i]:offsets[i + 1]]."""
+    """Class numbers of all images in one array; with several per image, i owns values[offsets[i]:offsets[i + 1]]."""
 
     values: np.ndarray
     num_classes: int

@@ -98,4 +98,4 @@ class Arrays(Source):
 
     def manifest(self) -> Iterable[bytes]:
         yield str(self.pixels.shape).encode()
-        yield hashlib.sha256(np.ascontiguousarray(self.pixels)).digest()
+        yield hashlib.sha256(np.ascontiguousarray(self.pixels).data).digest()

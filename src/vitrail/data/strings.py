@@ -4,13 +4,13 @@ Worker processes share the pages of an array until they die; a list of a million
 reference counts are touched.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 
-class Strings(Sequence[str]):
-    """A read-only sequence of strings; names that are not UTF-8 survive."""
+class Strings:
+    """A read-only row of strings; names that are not UTF-8 survive."""
 
     def __init__(self, items: Iterable[str]) -> None:
         encoded = [item.encode("utf-8", "surrogateescape") for item in items]
@@ -20,9 +20,10 @@ class Strings(Sequence[str]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    def __getitem__(self, index):  # type: ignore[override]
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
+    def __iter__(self) -> Iterator[str]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> str:
         if not -len(self) <= index < len(self):
             raise IndexError(f"{index} of {len(self)} strings")
         index %= len(self)
