@@ -1,8 +1,11 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
 from vitrail.cli import main
+from vitrail.data.named_rows import NAMED
 from vitrail.recipes import RECIPES
 from vitrail.zoo import ZOO
 
@@ -97,6 +100,39 @@ def test_recipes_as_json(capsys):
     assert rows["vit-b16-i1k-300ep"]["length"] == "300 epochs"
     assert rows["vit-l32-i21k-30ep"]["expected"] is None
     assert rows["vit-l32-i21k-30ep"]["source"] == "Table 3"
+
+
+def test_data_sets_are_listed_one_per_line(capsys):
+    out = printed_by(capsys, "datasets")
+    for key, row in NAMED.items():
+        counts = " ".join(f"{count:,}" for count in row.images.values())
+        assert " ".join(line_of(out, key)) == f"{key} {row.name} {row.classes:,} {counts} {row.about}"
+
+
+def test_data_sets_as_json(capsys):
+    rows = {row["data"]: row for row in json.loads(printed_by(capsys, "datasets", "--json"))}
+    assert list(rows) == list(NAMED)
+    assert rows["oxford-pets"] == {
+        "data": "oxford-pets",
+        "name": "Oxford-IIIT Pets",
+        "about": "cats and dogs by breed; train is the official trainval",
+        "classes": 37,
+        "images": {"train": 3_680, "test": 3_669},
+        "official_split": True,
+        "can_download": True,
+        "megabytes": 811,
+    }
+    assert [key for key, row in rows.items() if not row["official_split"]] == [
+        *("digits", "eurosat", "caltech101", "sun397"),
+    ]
+    assert [key for key, row in rows.items() if not row["can_download"]] == ["digits", "imagenet", "stanford-cars"]
+
+
+def test_help_needs_no_torch():
+    program = "import sys; from vitrail.cli import main\ntry: main(['list', '--help'])\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert "datasets" in done.stdout
+    assert not {"torch", "datasets", "vitrail.data"} & set(done.stdout.splitlines()[-1].split())
 
 
 def test_something_else_cannot_be_listed(capsys):

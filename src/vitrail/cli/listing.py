@@ -11,23 +11,26 @@ from vitrail.zoo import ZOO
 
 
 def run(
-    what: Annotated[Literal["models", "recipes"], tyro.conf.Positional] = "models",
+    what: Annotated[Literal["models", "recipes", "datasets"], tyro.conf.Positional] = "models",
     /,
     json: bool = False,
 ) -> None:
-    """Show the networks or the recipes that have a name.
+    """Show the networks, the recipes or the data sets that have a name.
 
     Args:
-        what: models or recipes.
+        what: models, recipes or datasets.
         json: Print JSON for programs instead of a table.
     """
-    rows = _models() if what == "models" else _recipes()
+    find, show = {
+        "models": (_models, _print_models),
+        "recipes": (_recipes, _print_recipes),
+        "datasets": (_datasets, _print_datasets),
+    }[what]
+    rows = find()
     if json:
         print_json(rows)
-    elif what == "models":
-        _print_models(rows)
     else:
-        _print_recipes(rows)
+        show(rows)
 
 
 def _models() -> list[dict]:
@@ -103,3 +106,42 @@ def _print_recipes(rows: list[dict]) -> None:
     out = console()
     out.print(view)
     out.print("expected: the paper's top-1 accuracy for this recipe, so that a run can be judged.")
+
+
+def _datasets() -> list[dict]:
+    # The data room brings torch with it, which `vitrail list --help` does not need.
+    from vitrail.data.named_rows import NAMED
+
+    return [
+        {
+            "data": row.key,
+            "name": row.name,
+            "about": row.about,
+            "classes": row.classes,
+            "images": row.images,
+            "official_split": not row.shares and row.kind != "embedded",
+            "can_download": row.can_download,
+            "megabytes": row.megabytes,
+        }
+        for row in NAMED.values()
+    ]
+
+
+def _print_datasets(rows: list[dict]) -> None:
+    numbers = ("classes", "train", "val", "test")
+    narrow = is_narrow()
+    view = table("data", *(() if narrow else ("name",)), *numbers, "what it is", numbers=numbers)
+    for row in rows:
+        view.add_row(
+            f"[bold]{row['data']}[/]",
+            *(() if narrow else (row["name"],)),
+            f"{row['classes']:,}",
+            *(f"{row['images'][split]:,}" if split in row["images"] else "" for split in ("train", "val", "test")),
+            row["about"],
+        )
+    out = console()
+    out.print(view)
+    out.print(
+        "train, val, test: images in each split; where one is missing, hold out a part, such as 'train[90%:]'.\n"
+        "--data also takes a folder of class folders, a .csv, a .parquet, hf:owner/name and wds:path/*.tar."
+    )

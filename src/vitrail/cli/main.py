@@ -13,11 +13,12 @@ from vitrail.errors import DataError, DiskError, Notice, VitrailError, choose
 
 VERBS: dict[str, tuple[str, str]] = {
     "demo": ("vitrail.cli.demo", "see a small Vision Transformer work, equation by equation"),
-    "list": ("vitrail.cli.listing", "models and recipes by name"),
+    "list": ("vitrail.cli.listing", "models, recipes and data sets by name"),
     "info": ("vitrail.cli.info", "what a network is and costs, or what a checkpoint file holds"),
     "pull": ("vitrail.cli.pull", "a model from the Hugging Face hub, as a model folder"),
     "push": ("vitrail.cli.push", "a model to the hub, with a card"),
     "convert": ("vitrail.cli.convert", "a checkpoint from one layout to another, proven equal"),
+    "data": ("vitrail.cli.data", "what is wrong with a data set; a packed copy that loads faster"),
 }
 
 
@@ -52,10 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(verb: Callable[..., None], words: list[str]) -> None:
+def _run(verb: Callable[..., None] | dict[str, Callable[..., None]], words: list[str]) -> None:
+    """Run a verb, or one of its commands when it has several."""
     import tyro
 
-    tyro.cli(verb, args=words[1:], prog=f"vitrail {words[0]}")
+    prog = f"vitrail {words[0]}"
+    if isinstance(verb, dict):
+        tyro.extras.subcommand_cli_from_dict(verb, args=words[1:], prog=prog)
+    else:
+        tyro.cli(verb, args=words[1:], prog=prog)
 
 
 def _help() -> str:

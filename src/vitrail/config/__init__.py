@@ -1,8 +1,10 @@
 """Small frozen dataclasses: values only, no torch."""
 
+from vitrail.config.augment import AugmentConfig
 from vitrail.config.backbone import Backbone, ConvLayerConfig, ConvStemConfig, ResNetConfig
 from vitrail.config.bit import BitConfig
 from vitrail.config.checks import pair, times
+from vitrail.config.decoding import DecodePolicy
 from vitrail.config.preprocessing import PRESETS, Preprocessing, preset
 from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.values import from_json, replace, to_json
@@ -12,10 +14,12 @@ ModelConfig = VitConfig | BitConfig
 
 __all__ = [
     "PRESETS",
+    "AugmentConfig",
     "Backbone",
     "BitConfig",
     "ConvLayerConfig",
     "ConvStemConfig",
+    "DecodePolicy",
     "ModelConfig",
     "OptimConfig",
     "Preprocessing",

@@ -9,6 +9,8 @@ from vitrail.data.source import Encoded, Source
 from vitrail.data.strings import Strings
 from vitrail.errors import DataError
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
 
 class Files(Source):
     """Paths below a folder, one per image."""
@@ -51,7 +53,12 @@ class Files(Source):
 
 
 def shown(name: str) -> str:
-    """A file name as text that can be printed and stored: bytes that are no UTF-8 become \\xNN."""
+    """A file name for people: bytes that are no UTF-8 and control characters, such as a new line, become \\xNN."""
+    return as_text(name).translate(_CONTROLS)
+
+
+def as_text(name: str) -> str:
+    """A file name as text that can be stored: bytes that are no UTF-8 become \\xNN."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 

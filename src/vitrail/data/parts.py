@@ -13,7 +13,7 @@ from vitrail.runtime.counter import permutation, uniforms
 _SEED = 2010_11929
 _WITHIN_CLASS = 1
 _BETWEEN_CLASSES = 2
-_PATTERN = re.compile(r"(?P<split>[a-z_+]+)(\[(?P<start>\d+%?)?:(?P<stop>\d+%?)?\])?")
+_PATTERN = re.compile(r"(?P<split>[a-z_+]+)(\[(?P<start>\d{1,15}%?)?:(?P<stop>\d{1,15}%?)?\])?")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def parse_part(text: str) -> PartSpec:
 def take_part(source: Source, part: PartSpec) -> Source:
     """The images of a part: a stretch of an order in which every class is spread evenly.
 
-    So any beginning holds every class in proportion (give or take one image), two parts that meet share no image,
-    and the same text means the same images everywhere.
+    So any beginning holds every class in proportion (give or take one image, or a few of a class that outweighs many
+    others), two parts that meet share no image, and the same text means the same images everywhere.
     """
     if part.is_whole:
         return source
@@ -66,7 +66,7 @@ def take_part(source: Source, part: PartSpec) -> Source:
 
 
 def hold_out(source: Source, share: float) -> tuple[Source, Source]:
-    """Split into (the rest, a held-out share); each class must have an image on both sides."""
+    """Split into (the rest, a held-out share); a class that would have nothing left to learn from is an error."""
     if not 0 < share < 1:
         raise UsageError(f"the held-out share is {share}", wanted="between 0 and 1")
     order = spread_order(source)
@@ -80,9 +80,16 @@ def hold_out(source: Source, share: float) -> tuple[Source, Source]:
             where=source.name,
             fix="Add images, or measure on a val/ folder of your own.",
         )
-    kept, held = np.sort(order[:cut]), np.sort(order[cut:])
     name = f"{100 * share:g}%"
-    return Part(source, kept, f"{source.split} without {name}"), Part(source, held, f"{source.split}, held-out {name}")
+    rest = Part(source, np.sort(order[:cut]), f"{source.split} without {name}")
+    unlearnt = np.flatnonzero((counts > 0) & (rest.labels.counts() == 0))
+    if not source.labels.is_multi and len(unlearnt):
+        raise DataError(
+            f"holding out {name} leaves no image of the class {source.classes[int(unlearnt[0])]!r} to learn from",
+            wanted="a smaller share",
+            where=source.name,
+        )
+    return rest, Part(source, np.sort(order[cut:]), f"{source.split}, held-out {name}")
 
 
 def spread_order(source: Source) -> np.ndarray:
@@ -103,7 +110,8 @@ def spread_order(source: Source) -> np.ndarray:
 def without(source: Source, dropped: list[int], why: str) -> Source:
     """The source without some images; the note says how many and why."""
     kept = np.setdiff1d(np.arange(len(source)), np.asarray(dropped, dtype=np.int64))
-    return Part(source, kept, source.split, notes=(f"{len(dropped):,} of {len(source):,} images left out: {why}.",))
+    gone = len(source) - len(kept)
+    return Part(source, kept, source.split, notes=(f"{gone:,} of {len(source):,} images left out: {why}.",))
 
 
 def _position(end: str | None, length: int, default: int) -> int:

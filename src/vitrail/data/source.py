@@ -64,24 +64,24 @@ class Part(Source):
     """Some images of another source, in the order given; ids stay those of the whole."""
 
     def __init__(self, whole: Source, indices: np.ndarray, split: str, notes: tuple[str, ...] = ()) -> None:
-        self._whole = whole
+        self.whole = whole
         self._indices = np.asarray(indices, dtype=np.int64)
         self.name, self.split, self.classes = whole.name, split, whole.classes
         self.labels = whole.labels.select(self._indices)
         self.notes = (*whole.notes, *notes)
 
     def read(self, index: int) -> Encoded:
-        return self._whole.read(int(self._indices[index]))
+        return self.whole.read(int(self._indices[index]))
 
     def where(self, index: int) -> str:
-        return self._whole.where(int(self._indices[index]))
+        return self.whole.where(int(self._indices[index]))
 
     def manifest(self) -> Iterable[bytes]:
-        yield hashlib.sha256(b"\0".join(self._whole.manifest())).digest()
+        yield hashlib.sha256(b"\0".join(self.whole.manifest())).digest()
         yield self._indices.tobytes()
 
     def ids(self, indices: np.ndarray) -> np.ndarray:
-        return self._whole.ids(self._indices[indices])
+        return self.whole.ids(self._indices[indices])
 
 
 class Arrays(Source):

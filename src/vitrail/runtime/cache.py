@@ -7,9 +7,9 @@ from pathlib import Path
 
 def cache_folder(kind: str) -> Path:
     """A folder for one kind of file: below $VITRAIL_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("VITRAIL_CACHE")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return (Path(chosen) if chosen else home / "vitrail") / kind
+    if chosen := os.environ.get("VITRAIL_CACHE"):
+        return Path(chosen) / kind
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vitrail" / kind
 
 
 def cache_key(*parts: object) -> str:

@@ -1,0 +1,130 @@
+"""The same work on every image, in this process or in several."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import BaseContext
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from vitrail.config.checks import count
+from vitrail.config.decoding import DecodePolicy
+from vitrail.data.source import Source
+from vitrail.errors import DataError
+
+Result = TypeVar("Result")
+Advance = Callable[[int], None]
+Work = Callable[[Source, DecodePolicy, np.ndarray], Result]
+"""Given some images of a source; a function of a module, so that another process finds it by name."""
+
+_PIECE = 32
+# Starting processes takes seconds, in which one process has read this many images.
+_WORTH_A_POOL = 500
+_QUEUED_PER_WORKER = 4
+
+
+class Piece(NamedTuple):
+    """Some images of one of the sources."""
+
+    source: int
+    indices: np.ndarray
+
+
+def pieces_of(source: int, indices: np.ndarray) -> list[Piece]:
+    """Cut the images of a source into pieces of work."""
+    return [Piece(source, indices[start : start + _PIECE]) for start in range(0, len(indices), _PIECE)]
+
+
+def worker_count(workers: int | None, images: int) -> int:
+    """How many processes to start; None means as many as there are cores, or none when there is little to do."""
+    if workers is not None:
+        count("workers", workers)
+        return workers
+    if images < _WORTH_A_POOL:
+        return 0
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def over_images(
+    work: Work[Result],
+    sources: Sequence[Source],
+    pieces: list[Piece],
+    *,
+    policy: DecodePolicy,
+    workers: int,
+    advance: Advance | None = None,
+) -> Iterator[tuple[Piece, Result]]:
+    """Do the work on every piece and give each result when it is ready, in any order."""
+    results = _in_processes(work, sources, pieces, policy, workers) if workers else _here(work, sources, pieces, policy)
+    for piece, result in results:
+        yield piece, result
+        if advance:
+            advance(len(piece.indices))
+
+
+def _here(
+    work: Work[Result], sources: Sequence[Source], pieces: list[Piece], policy: DecodePolicy
+) -> Iterator[tuple[Piece, Result]]:
+    for piece in pieces:
+        yield piece, work(sources[piece.source], policy, piece.indices)
+
+
+def _in_processes(
+    work: Work[Result], sources: Sequence[Source], pieces: list[Piece], policy: DecodePolicy, workers: int
+) -> Iterator[tuple[Piece, Result]]:
+    pool = ProcessPoolExecutor(workers, _context(), initializer=_begin, initargs=(work, tuple(sources), policy))
+    waiting: dict[Future[Any], Piece] = {}
+    todo = iter(pieces)
+    try:
+        while True:
+            for piece in todo:
+                waiting[pool.submit(_work_on, piece)] = piece
+                # A short queue, so that a million pieces need no memory.
+                if len(waiting) >= workers * _QUEUED_PER_WORKER:
+                    break
+            if not waiting:
+                return
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield waiting.pop(future), future.result()
+    except BrokenProcessPool:
+        raise DataError(
+            "a process that reads images died, perhaps for lack of memory",
+            where=sources[0].name,
+            fix="Try --workers 1, or --workers 0, which reads them in the main process.",
+        ) from None
+    finally:
+        if waiting:
+            # Stopped half-way: a worker may hang on a dead network drive, and is not waited for.
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+        pool.shutdown(cancel_futures=True)
+
+
+def _context() -> BaseContext:
+    """New processes come from a small server where there is one: forking this process would copy its threads' locks."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    # Imported once, in the server, and not by every worker.
+    context.set_forkserver_preload(["vitrail.data.check.scan"])
+    return context
+
+
+_settings: tuple[Work[Any], tuple[Source, ...], DecodePolicy]
+
+
+def _begin(work: Work[Any], sources: tuple[Source, ...], policy: DecodePolicy) -> None:
+    global _settings
+    _settings = work, sources, policy
+    # Ctrl-C reaches the whole group; the main process decides, and its workers say nothing.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _work_on(piece: Piece) -> Any:
+    work, sources, policy = _settings
+    return work(sources[piece.source], policy, piece.indices)

@@ -1,0 +1,217 @@
+"""Making a packed copy: in parallel, resumable after any interruption, and read back before it counts as done."""
+
+import functools
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from vitrail.config import DecodePolicy, to_json
+from vitrail.config.checks import positive
+from vitrail.data.decode import decode
+from vitrail.data.packed import RECORD, Packed, PackIndex, PackRecord, open_packed, pack_image, read_record, save_index
+from vitrail.data.source import Source
+from vitrail.data.workers import in_workers
+from vitrail.errors import DataError, DiskError, UsageError
+from vitrail.runtime.atomic import atomic_file, put_in_place
+
+_CHUNK = 16
+_SAMPLE = 64
+# One line of the journal: height, width, channels, bytes, checksum.
+_LINE = np.dtype([("shape", "<i4", (3,)), ("bytes", "<i8"), ("checksum", "<u4")])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackOptions:
+    """How a copy is made."""
+
+    short_side: int = 256
+    quality: int | None = None
+    workers: int = 0
+    skip_bad: bool = False
+    policy: DecodePolicy = field(default_factory=DecodePolicy)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A packed image, or why there is none."""
+
+    data: bytes = b""
+    shape: tuple[int, int, int] = (0, 0, 0)
+    failure: tuple[str, str] | None = None
+
+
+def pack(
+    sources: dict[str, Source],
+    target: Path,
+    options: PackOptions,
+    advance: Callable[[int], None] = lambda _count: None,
+) -> dict[str, Packed]:
+    """Pack the splits into the folder `target`; after an interruption a second call goes on where the first stopped."""
+    _check(sources, target, options)
+    partial = target.with_name(f".{target.name}.partial")
+    first = next(iter(sources.values()))
+    record = PackRecord(
+        name=first.name,
+        classes=first.classes,
+        short_side=options.short_side,
+        quality=options.quality,
+        digests={split: source.digest() for split, source in sources.items()},
+    )
+    _begin(partial, record)
+    notes = [
+        note for split, source in sources.items() for note in _pack_split(source, split, partial, options, advance)
+    ]
+    _write_record(partial, replace(record, notes=tuple(notes)))
+    for split in sources:
+        _verify(open_packed(partial, split))
+        (partial / f"{split}.journal").unlink()
+    put_in_place(partial, target)
+    return {split: open_packed(target, split) for split in sources}
+
+
+def estimate_bytes(sources: dict[str, Source], options: PackOptions) -> int:
+    """How large the copy will be, judged by a few images of each split."""
+    total = 0.0
+    for source in sources.values():
+        places = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(np.int64))
+        sizes = [len(stored.data) for stored in _stored(source, options, places) if stored.failure is None]
+        total += len(source) * float(np.mean(sizes)) if sizes else 0.0
+    return int(total)
+
+
+def _check(sources: dict[str, Source], target: Path, options: PackOptions) -> None:
+    positive("short_side", options.short_side)
+    if options.quality is not None and not 1 <= options.quality <= 100:
+        raise UsageError(f"quality is {options.quality}", wanted="a number from 1 to 100")
+    if target.exists():
+        raise UsageError("there is something already", where=str(target), fix="Remove it, or choose another folder.")
+    for source in sources.values():
+        home = Path(source.name)
+        if home.is_dir() and target.resolve().is_relative_to(home.resolve()):
+            raise UsageError(
+                "the copy would lie inside the data",
+                where=str(target),
+                fix="Choose a folder outside: data is never touched.",
+            )
+    parent = next(folder for folder in target.resolve().parents if folder.is_dir())
+    needed, free = estimate_bytes(sources, options), shutil.disk_usage(parent).free
+    if needed > free:
+        raise DiskError(
+            f"the copy needs about {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free",
+            where=str(parent),
+            fix="Choose a smaller --short-side, or --quality 90 to store JPEGs, or another disk.",
+        )
+
+
+def _begin(partial: Path, record: PackRecord) -> None:
+    """Keep what an interrupted call left when it was making the same copy, else start afresh."""
+    if (partial / RECORD).is_file():
+        try:
+            if replace(read_record(partial), notes=()) == record:
+                return
+        except DataError:
+            pass
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    _write_record(partial, record)
+
+
+def _write_record(folder: Path, record: PackRecord) -> None:
+    with atomic_file(folder / RECORD) as file:
+        file.write_text(json.dumps(to_json(record), indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def _pack_split(
+    source: Source, split: str, partial: Path, options: PackOptions, advance: Callable[[int], None]
+) -> list[str]:
+    journal, pixels = partial / f"{split}.journal", partial / f"{split}.pixels"
+    done = _resume(journal, pixels)
+    advance(done)
+    places = np.arange(done, len(source))
+    failures: list[tuple[str, str]] = []
+    with pixels.open("ab") as image_file, journal.open("ab") as journal_file:
+        for stored in _stored(source, options, places):
+            if stored.failure is not None:
+                failures.append(stored.failure)
+                if not options.skip_bad:
+                    break
+            line = np.array([(stored.shape, len(stored.data), zlib.crc32(stored.data))], dtype=_LINE)
+            image_file.write(stored.data)
+            # The images first: a journal must never speak of what is not on the disk.
+            image_file.flush()
+            journal_file.write(line.tobytes())
+            journal_file.flush()
+            advance(1)
+    if failures and not options.skip_bad:
+        where, reason = failures[0]
+        raise DataError(
+            reason,
+            where=where,
+            fix="Mend or remove the file, or pass --skip-bad; the same command then goes on where it stopped.",
+        )
+    lines = np.fromfile(journal, dtype=_LINE)
+    kept = np.flatnonzero(lines["bytes"] > 0)
+    offsets = np.concatenate([[0], np.cumsum(lines["bytes"][kept])]).astype(np.int64)
+    save_index(
+        partial / f"{split}.safetensors",
+        PackIndex(offsets, lines["shape"][kept], lines["checksum"][kept], source.labels.select(kept)),
+    )
+    dropped = len(source) - len(kept)
+    return [
+        *source.notes,
+        *([f"{dropped:,} of {len(source):,} images of {split!r} left out: bad files."] * (dropped > 0)),
+    ]
+
+
+def _resume(journal: Path, pixels: Path) -> int:
+    """How many images an earlier call finished; anything written after them is cut off."""
+    if not journal.is_file() or not pixels.is_file():
+        for file in (journal, pixels):
+            file.unlink(missing_ok=True)
+        return 0
+    lines = np.frombuffer(
+        journal.read_bytes()[: journal.stat().st_size // _LINE.itemsize * _LINE.itemsize], dtype=_LINE
+    )
+    ends = np.cumsum(lines["bytes"])
+    done = int(np.searchsorted(ends, pixels.stat().st_size, side="right"))
+    os.truncate(journal, done * _LINE.itemsize)
+    os.truncate(pixels, int(ends[done - 1]) if done else 0)
+    return done
+
+
+def _verify(copy: Packed) -> None:
+    damaged = copy.damaged()
+    if damaged:
+        raise DiskError(
+            f"{len(damaged)} images read back differ from what was written",
+            where=copy.where(damaged[0]),
+            fix="The disk is not to be trusted; pack to another one.",
+        )
+
+
+def _stored(source: Source, options: PackOptions, places: np.ndarray) -> Iterator[_Stored]:
+    chunks = [places[start : start + _CHUNK] for start in range(0, len(places), _CHUNK)]
+    make = functools.partial(_store_chunk, source, options)
+    for chunk in in_workers(make, lambda: chunks, workers=options.workers):
+        yield from chunk
+
+
+def _store_chunk(source: Source, options: PackOptions, places: np.ndarray) -> list[_Stored]:
+    return [_store(source, options, int(place)) for place in places]
+
+
+def _store(source: Source, options: PackOptions, index: int) -> _Stored:
+    try:
+        encoded, where = source.read(index), source.where(index)
+        # Grey images stay grey: a third of the space, and they are read as either.
+        grey = isinstance(encoded, np.ndarray) and encoded.ndim == 2
+        image = decode(encoded, "L" if grey else "RGB", where=where, policy=options.policy).image
+    except DataError as error:
+        return _Stored(failure=(error.where, error.came))
+    return _Stored(*pack_image(image, options.short_side, options.quality))

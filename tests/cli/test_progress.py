@@ -1,0 +1,81 @@
+import io
+import sys
+
+import pytest
+
+from vitrail.cli import progress as module
+from vitrail.cli.progress import progress
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_lines_say_how_far_how_fast_and_how_long(capsys, clock):
+    with progress("checking", 1000) as advance:
+        clock.now += 2
+        advance(200)
+        clock.now += 2
+        advance(300)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        "checking: 200 of 1,000 images (20%), 100/s, 0:08 left",
+        "checking: 500 of 1,000 images (50%), 125/s, 0:04 left",
+    ]
+
+
+def test_fast_work_says_nothing_and_slow_work_speaks_every_ten_seconds(capsys, clock):
+    with progress("packing", 100_000, unit="files") as advance:
+        for _ in range(50):
+            clock.now += 0.01
+            advance(100)
+        assert capsys.readouterr().err == ""
+        for _ in range(21):
+            clock.now += 1
+            advance(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("packing: 5,010 of 100,000 files (5%), ")
+
+
+def test_hours_are_hours(capsys, clock):
+    with progress("checking", 1_000_000) as advance:
+        clock.now += 10
+        advance(1000)
+    assert "2:46:30 left" in capsys.readouterr().err
+
+
+def test_nothing_to_do_shows_nothing(capsys):
+    with progress("checking", 0) as advance:
+        advance(0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_gets_a_bar_on_standard_error(monkeypatch, capsys):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("checking", 10) as advance:
+        advance(4)
+        advance(6)
+    shown = terminal.getvalue()
+    assert "checking" in shown
+    assert "10/10" in shown
+    assert capsys.readouterr().out == ""
