@@ -105,8 +105,8 @@ def _huggingface(folder: Path) -> Opened:
 def _vitrail(folder: Path) -> Opened:
     from vitrail.config import DecodePolicy
     from vitrail.data.check import preflight
-    from vitrail.data.decode import decode
-    from vitrail.data.folder import open_folder
+    from vitrail.data.decoding.decode import decode
+    from vitrail.data.sources.folder import open_folder
 
     source = open_folder(folder)
 

@@ -24,7 +24,7 @@ import PIL
 from PIL import Image
 from planting import Fault, drawn_picture, plant
 
-from vitrail.data.files import shown
+from vitrail.data.sources.files import shown
 
 _SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 _CLASSES = ("cat", "dog", "고양이", "l'été \U0001f33b", "<b>bold")

@@ -14,7 +14,7 @@ from loading_contenders import OURS, PEERS, PREFETCH, SIZE, Batches, Setting
 from machine import describe_machine, describe_versions
 
 from vitrail.data import open_data
-from vitrail.data.fast_decode import measure_difference
+from vitrail.data.decoding.fast_decode import measure_difference
 from vitrail.data.pack import PackOptions, pack
 
 

@@ -13,9 +13,9 @@ from torchvision.transforms import InterpolationMode, v2
 
 from vitrail.config import AugmentConfig, Preprocessing
 from vitrail.data import open_data
-from vitrail.data.loader import training_batches
-from vitrail.data.order import Stream
-from vitrail.data.prepare import Preparation
+from vitrail.data.loading.loader import training_batches
+from vitrail.data.loading.order import Stream
+from vitrail.data.loading.prepare import Preparation
 
 SIZE = 224
 MIN_AREA = 0.05

@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy
 import vitrail
 from vitrail.config import AugmentConfig, preset
 from vitrail.data import Arrays, Labels
-from vitrail.data.order import Stream
-from vitrail.data.prepare import Preparation
-from vitrail.data.resident import resident_batches
+from vitrail.data.loading.order import Stream
+from vitrail.data.loading.prepare import Preparation
+from vitrail.data.loading.resident import resident_batches
 
 LEVELS = {
     "crop, flip": AugmentConfig(crop="pad"),

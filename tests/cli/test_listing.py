@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from vitrail.cli import main
-from vitrail.data.named_rows import NAMED
+from vitrail.data.sources.named_rows import NAMED
 from vitrail.recipes import RECIPES
 from vitrail.zoo import ZOO
 

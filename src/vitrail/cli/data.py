@@ -16,7 +16,7 @@ from vitrail.data.check.page import GENERATOR, page
 from vitrail.data.check.split import ensure_files, nameless, suggest_split, write_split
 from vitrail.data.check.words import counted
 from vitrail.data.open import OpenOptions
-from vitrail.data.source import Source
+from vitrail.data.sources.source import Source
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.runtime.atomic import atomic_file
 

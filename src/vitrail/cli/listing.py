@@ -110,7 +110,7 @@ def _print_recipes(rows: list[dict]) -> None:
 
 def _datasets() -> list[dict]:
     # The data room brings torch with it, which `vitrail list --help` does not need.
-    from vitrail.data.named_rows import NAMED
+    from vitrail.data.sources.named_rows import NAMED
 
     return [
         {

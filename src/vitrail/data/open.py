@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitrail.data.classes import with_classes
-from vitrail.data.parts import parse_part, take_part
-from vitrail.data.source import Source
+from vitrail.data.sources.classes import with_classes
+from vitrail.data.sources.parts import parse_part, take_part
+from vitrail.data.sources.source import Source
 from vitrail.errors import DataError
 
 
@@ -34,23 +34,23 @@ def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | 
 def _open_split(data: str, split: str, options: OpenOptions) -> Source:
     # Each kind is imported when it is asked for: Hugging Face's library alone takes a second.
     if data.startswith("hf:"):
-        from vitrail.data.huggingface import open_huggingface
+        from vitrail.data.sources.huggingface import open_huggingface
 
         return open_huggingface(data.removeprefix("hf:"), split)
     if data.startswith("wds:"):
-        from vitrail.data.shards import open_shards
+        from vitrail.data.sources.shards import open_shards
 
         return open_shards(data.removeprefix("wds:"), split)
     path = Path(data).expanduser()
     if path.exists():
         return _open_path(path, split, options)
-    from vitrail.data.named import open_named
+    from vitrail.data.sources.named import open_named
 
     return open_named(data, split, root=options.root, download=options.download)
 
 
 def _open_path(path: Path, split: str, options: OpenOptions) -> Source:
-    from vitrail.data import folder, huggingface, packed, table
+    from vitrail.data.sources import folder, huggingface, packed, table
 
     if path.is_dir():
         if packed.is_packed(path):

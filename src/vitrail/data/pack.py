@@ -13,10 +13,19 @@ import numpy as np
 
 from vitrail.config import DecodePolicy, to_json
 from vitrail.config.checks import positive
-from vitrail.data.decode import decode
-from vitrail.data.packed import RECORD, Packed, PackIndex, PackRecord, open_packed, pack_image, read_record, save_index
-from vitrail.data.source import Source
-from vitrail.data.workers import in_workers
+from vitrail.data.decoding.decode import decode
+from vitrail.data.loading.workers import in_workers
+from vitrail.data.sources.packed import (
+    RECORD,
+    Packed,
+    PackIndex,
+    PackRecord,
+    open_packed,
+    pack_image,
+    read_record,
+    save_index,
+)
+from vitrail.data.sources.source import Source
 from vitrail.errors import DataError, DiskError, UsageError
 from vitrail.runtime.atomic import atomic_file, put_in_place
 

@@ -14,9 +14,9 @@ from tests.data.pictures import bomb, encoded
 from vitrail.config.decoding import DecodePolicy
 from vitrail.config.values import to_json
 from vitrail.data.check import Findings, check, open_splits
-from vitrail.data.labels import Labels
 from vitrail.data.open import OpenOptions
-from vitrail.data.source import Arrays
+from vitrail.data.sources.labels import Labels
+from vitrail.data.sources.source import Arrays
 from vitrail.errors import DataError, UsageError
 
 

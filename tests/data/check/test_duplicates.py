@@ -12,8 +12,8 @@ from tests.data.pictures import encoded
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check.duplicates import exact_groups, near_groups, near_pairs, pairs_within
 from vitrail.data.check.scan import RECORD, scan
-from vitrail.data.labels import Labels
-from vitrail.data.source import Arrays
+from vitrail.data.sources.labels import Labels
+from vitrail.data.sources.source import Arrays
 
 
 def brute_force(hashes: np.ndarray, distance: int) -> set[tuple[int, int]]:

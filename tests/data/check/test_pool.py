@@ -11,8 +11,8 @@ import pytest
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check import preflight
 from vitrail.data.check.pool import over_images, pieces_of, worker_count
-from vitrail.data.labels import Labels
-from vitrail.data.source import Arrays, Source
+from vitrail.data.sources.labels import Labels
+from vitrail.data.sources.source import Arrays, Source
 from vitrail.errors import DataError, UsageError
 
 

@@ -11,11 +11,11 @@ from tests.data.pictures import encoded
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check import preflight
 from vitrail.data.check.preflight import verify
-from vitrail.data.decode import decode
-from vitrail.data.folder import open_folder
-from vitrail.data.labels import Labels
-from vitrail.data.parts import parse_part, take_part
-from vitrail.data.source import Arrays, Source
+from vitrail.data.decoding.decode import decode
+from vitrail.data.sources.folder import open_folder
+from vitrail.data.sources.labels import Labels
+from vitrail.data.sources.parts import parse_part, take_part
+from vitrail.data.sources.source import Arrays, Source
 from vitrail.errors import DataError, Notice
 from vitrail.runtime.cache import cache_folder
 

@@ -13,9 +13,9 @@ from tests.data.pictures import encoded
 from vitrail.data.check import check, open_splits
 from vitrail.data.check.findings import Duplicates, Findings, Place
 from vitrail.data.check.split import Suggestion, ensure_files, nameless, suggest_split, write_split
-from vitrail.data.labels import Labels
-from vitrail.data.source import Arrays, Source
-from vitrail.data.table import open_table
+from vitrail.data.sources.labels import Labels
+from vitrail.data.sources.source import Arrays, Source
+from vitrail.data.sources.table import open_table
 from vitrail.errors import DataError, UsageError
 
 

@@ -22,8 +22,8 @@ from vitrail.data.check.names import strange_names
 from vitrail.data.check.origin import files_of
 from vitrail.data.check.pool import Advance
 from vitrail.data.check.scan import FORMAT_NAMES, Scan, scan
-from vitrail.data.files import shown
-from vitrail.data.source import Source
+from vitrail.data.sources.files import shown
+from vitrail.data.sources.source import Source
 from vitrail.errors import UsageError
 
 _TRAIN = "train"

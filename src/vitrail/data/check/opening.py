@@ -4,9 +4,10 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from vitrail.data.folder import SPLITS, open_folder, split_folders
 from vitrail.data.open import OpenOptions, open_data
-from vitrail.data.source import Source
+from vitrail.data.sources.folder import open_folder, split_folders
+from vitrail.data.sources.source import Source
+from vitrail.data.sources.splits import SPLITS, MissingSplit
 from vitrail.errors import DataError, Notice
 
 
@@ -29,9 +30,7 @@ def _open_all(data: str | Path, options: OpenOptions) -> dict[str, Source]:
     for split in SPLITS:
         try:
             found[split] = _open_alone(data, split, options)
-        except DataError as error:
-            if not _says_missing(error, split):
-                raise
+        except MissingSplit as error:
             missing.append(error)
     if not found:
         raise missing[0]
@@ -49,8 +48,3 @@ def _open_alone(data: str | Path, split: str, options: OpenOptions) -> Source:
     source = open_folder(split_folders(root)[split], allow_empty=True)
     source.split = split
     return source
-
-
-def _says_missing(error: DataError, split: str) -> bool:
-    """Whether a source said that it has no such split; any other error has to be told."""
-    return error.came.startswith((f"there is no {split!r} part", f"there are no shards for {split!r}"))

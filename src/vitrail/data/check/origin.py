@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from vitrail.data.files import Files
-from vitrail.data.source import Arrays, Part, Source
+from vitrail.data.sources.files import Files
+from vitrail.data.sources.source import Arrays, Part, Source
 
 
 def files_of(source: Source) -> tuple[Files, np.ndarray] | None:

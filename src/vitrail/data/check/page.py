@@ -8,7 +8,7 @@ from vitrail.data.check.findings import Duplicates, Findings, Place
 from vitrail.data.check.page_style import LOGO, STYLE
 from vitrail.data.check.thumbnails import Thumbnails
 from vitrail.data.check.words import counted, number, path, text
-from vitrail.data.source import Source
+from vitrail.data.sources.source import Source
 
 GENERATOR = '<meta name="generator" content="vitrail data check">'
 _GROUPS = 60

@@ -13,7 +13,7 @@ import numpy as np
 
 from vitrail.config.checks import count
 from vitrail.config.decoding import DecodePolicy
-from vitrail.data.source import Source
+from vitrail.data.sources.source import Source
 from vitrail.errors import DataError
 
 Result = TypeVar("Result")

@@ -12,9 +12,9 @@ from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check.origin import files_of, is_in_memory
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
 from vitrail.data.check.scan import reason
-from vitrail.data.decode import decode, open_image
-from vitrail.data.parts import without
-from vitrail.data.source import Encoded, Source
+from vitrail.data.decoding.decode import decode, open_image
+from vitrail.data.sources.parts import without
+from vitrail.data.sources.source import Encoded, Source
 from vitrail.errors import DataError, DiskError, notice
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.cache import cache_folder, cache_key

@@ -10,8 +10,8 @@ from vitrail.config.decoding import FORMATS, DecodePolicy
 from vitrail.data.check.hashes import THUMBNAIL, look_of, pixel_hash
 from vitrail.data.check.origin import is_in_memory
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
-from vitrail.data.decode import decode
-from vitrail.data.source import Source
+from vitrail.data.decoding.decode import decode
+from vitrail.data.sources.source import Source
 from vitrail.errors import VitrailError
 
 FORMAT_NAMES = (*FORMATS, "pixels")

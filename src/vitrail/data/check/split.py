@@ -11,9 +11,9 @@ import numpy as np
 
 from vitrail.data.check.findings import Findings
 from vitrail.data.check.origin import files_of
-from vitrail.data.files import Files
-from vitrail.data.folder import SPLITS
-from vitrail.data.source import Source
+from vitrail.data.sources.files import Files
+from vitrail.data.sources.source import Source
+from vitrail.data.sources.splits import SPLITS
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.counter import permutation

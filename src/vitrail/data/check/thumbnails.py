@@ -5,8 +5,8 @@ import io
 
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check.findings import Place
-from vitrail.data.decode import decode
-from vitrail.data.source import Source
+from vitrail.data.decoding.decode import decode
+from vitrail.data.sources.source import Source
 from vitrail.errors import DataError
 
 _SIDE = 144

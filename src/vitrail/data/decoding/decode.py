@@ -1,0 +1,218 @@
+"""From a file's bytes to pixels, by a written policy: the reference that evaluation, prediction and serving use.
+
+Pillow decodes. The content decides what a file is, never its name. Of animations and multi-page files the first frame
+is used. EXIF orientation is applied once. Then, by mode:
+
+- 16-bit grey is divided by 257 (65,535 becomes 255), not cut off at 255, and 12-bit grey likewise by its own range;
+- transparency (an alpha channel, or a colour that counts as transparent) is laid over `DecodePolicy.background`;
+- CMYK and YCCK, palettes, 1-bit and Lab become RGB as Pillow converts them; colour profiles are not applied;
+- signed, 32-bit and floating-point pixels, whose range no one states, are refused.
+"""
+
+import io
+import re
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from vitrail.config.decoding import FORMATS, DecodePolicy
+from vitrail.data.sources.source import Encoded
+from vitrail.errors import DataError
+
+Mode = Literal["RGB", "L"]
+DEFAULT_POLICY = DecodePolicy()
+
+# Pillow opens an MPO as the JPEG it begins with.
+_OPENED = tuple(name for name in FORMATS if name != "MPO")
+_ORIENTATION_TAG = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+# Modes that Pillow converts only by way of another.
+_FIRST_TO = {"La": "LA", "LAB": "RGB"}
+_PHOTOMETRIC_TAG, _BITS_TAG = 0x0106, 0x0102
+_QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """An upright image in the mode asked for, and what was noticed on the way."""
+
+    image: Image.Image
+    format: str
+    frames: int = 1
+
+
+def decode(
+    encoded: Encoded, mode: Mode = "RGB", *, where: str = "image", policy: DecodePolicy = DEFAULT_POLICY
+) -> Decoded:
+    """Decode an image with Pillow; a DataError says what is wrong with the file at `where`."""
+    if isinstance(encoded, np.ndarray):
+        return Decoded(Image.fromarray(encoded).convert(mode), "pixels")
+    image = open_image(encoded, where=where, policy=policy)
+    with _named(image.format or "image", where, policy):
+        frames = int(getattr(image, "n_frames", 1))
+        image.load()
+        if image.format == "PNG":
+            _compare_checksums(encoded)
+        upright = _turned(_in_mode(image, mode, policy, where), orientation(image))
+    return Decoded(upright, str(image.format), frames)
+
+
+def open_image(encoded: bytes, *, where: str = "image", policy: DecodePolicy = DEFAULT_POLICY) -> Image.Image:
+    """Read the header only and refuse what the policy refuses; nothing is decoded yet."""
+    if not encoded:
+        raise DataError("the file is empty", wanted="an image", where=where)
+    _settle_pillow(policy)
+    with _named("image", where, policy):
+        try:
+            image = Image.open(io.BytesIO(encoded), formats=_OPENED)
+        except UnidentifiedImageError:
+            wanted = f"an image ({', '.join(_OPENED)})"
+            raise DataError(f"the content is {_kind(encoded)}", wanted=wanted, where=where) from None
+    check_size(image.height, image.width, where=where, policy=policy)
+    return image
+
+
+def check_size(height: int, width: int, *, where: str, policy: DecodePolicy) -> None:
+    """Refuse from the header what would be too large to decode, or too narrow to be a picture."""
+    if width * height > policy.max_pixels:
+        raise _too_large(f"{width:,} x {height:,} pixels", policy, where)
+    if max(width, height) > policy.max_aspect * min(width, height):
+        raise DataError(
+            f"the header says {width:,} x {height:,} pixels",
+            wanted=f"sides within {policy.max_aspect} to 1 (max_aspect)",
+            where=where,
+        )
+
+
+def orientation(image: Image.Image) -> int:
+    """The EXIF orientation that is left to apply, 1 to 8; an EXIF block that cannot be read counts as upright."""
+    # Pillow turns TIFFs itself, and gives their size as turned from the start.
+    if image.format == "TIFF":
+        return 1
+    try:
+        found = image.getexif().get(_ORIENTATION_TAG, 1)
+        return int(found) if found in _UPRIGHT else 1
+    except Exception:
+        # EXIF is written by many hands, and Pillow's parser raises almost anything on it.
+        return 1
+
+
+def pixels(decoded: Decoded) -> np.ndarray:
+    """The image as uint8 (height, width, channels)."""
+    array = np.asarray(decoded.image)
+    return array[:, :, None] if array.ndim == 2 else array
+
+
+def _turned(image: Image.Image, number: int) -> Image.Image:
+    turn = _UPRIGHT.get(number)
+    return image if turn is None else image.transpose(turn)
+
+
+def _in_mode(image: Image.Image, mode: Mode, policy: DecodePolicy, where: str) -> Image.Image:
+    # Pillow keeps 16-bit PGM files in 32-bit pixels, scaled to 65,535.
+    if image.mode == "F" or (image.mode == "I" and image.format != "PPM"):
+        kind = "floating-point" if image.mode == "F" else "signed or 32-bit"
+        raise DataError(f"pixels are {kind} numbers", wanted="whole numbers of 1, 8 or 16 bits", where=where)
+    if image.mode.startswith("I"):
+        image = _from_16_bit(image)
+    if image.mode in _FIRST_TO:
+        image = image.convert(_FIRST_TO[image.mode])
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        behind = Image.new("RGBA", layer.size, (*policy.background, 255))
+        return Image.alpha_composite(behind, layer).convert(mode)
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _from_16_bit(image: Image.Image) -> Image.Image:
+    """Grey as L, or as LA where one grey level counts as transparent."""
+    values = np.asarray(image).astype(np.int64)
+    tags = getattr(image, "tag_v2", {})
+    full = 4_095 if tags.get(_BITS_TAG) == (12,) else 65_535
+    grey = ((values.clip(0, full) * 255 + full // 2) // full).astype(np.uint8)
+    # In these TIFFs 0 is white, which Pillow heeds for up to 8 bits only.
+    shown = Image.fromarray(255 - grey if tags.get(_PHOTOMETRIC_TAG) == 0 else grey)
+    key = image.info.get("transparency")
+    if isinstance(key, int):
+        shown.putalpha(Image.fromarray(np.where(values == key, 0, 255).astype(np.uint8)))
+    return shown
+
+
+def _compare_checksums(encoded: bytes) -> None:
+    """Check the pixel data of a PNG, whose checksums Pillow skips: one wrong bit may change half of the image."""
+    place = 8
+    while place + 8 <= len(encoded):
+        end = place + 8 + int.from_bytes(encoded[place : place + 4], "big")
+        if encoded[place + 4 : place + 8] == b"IDAT":
+            stored = int.from_bytes(encoded[end : end + 4], "big")
+            if zlib.crc32(memoryview(encoded)[place + 4 : end]) != stored:
+                raise ValueError("a checksum differs")
+        place = end + 4
+
+
+def _settle_pillow(policy: DecodePolicy) -> None:
+    """Let the policy alone decide: Pillow's own limit makes way, and its warnings, which no user can mend, are off."""
+    # Pillow warns at its limit and refuses at twice that.
+    if Image.MAX_IMAGE_PIXELS is not None and policy.max_pixels > 2 * Image.MAX_IMAGE_PIXELS:
+        Image.MAX_IMAGE_PIXELS = policy.max_pixels
+    # Not `catch_warnings`: it is not made for threads, and repeats warnings that should be seen once.
+    if not warnings.filters or warnings.filters[0] != _QUIET:
+        warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
+
+
+@contextmanager
+def _named(kind: str, where: str, policy: DecodePolicy) -> Iterator[None]:
+    """What Pillow raises as a DataError that names the file; on damaged files that is almost any exception."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Image.DecompressionBombError as error:
+        count = re.search(r"\d+", str(error))
+        raise _too_large(f"{int(count[0]):,} pixels" if count else "too many pixels", policy, where) from None
+    except MemoryError:
+        raise DataError("the pixels do not fit into memory", where=where) from None
+    except Exception as error:
+        raise _damaged(kind, error, where) from None
+
+
+def _too_large(came: str, policy: DecodePolicy, where: str) -> DataError:
+    return DataError(f"the header says {came}", wanted=f"at most {policy.max_pixels:,} (max_pixels)", where=where)
+
+
+def _damaged(kind: str, error: BaseException, where: str) -> DataError:
+    reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
+    return DataError(f"the {kind} data is damaged or cut off ({reason})", where=where)
+
+
+_BEGINNINGS = {
+    b"<!doctype html": "an HTML page",
+    b"<html": "an HTML page",
+    b"<svg": "an SVG drawing",
+    b"<?xml": "XML",
+    b"%pdf": "a PDF",
+    b"pk\x03\x04": "a zip archive",
+    b"\x89hdf": "HDF5",
+}
+
+
+def _kind(encoded: bytes) -> str:
+    start = encoded[:64].lstrip().lower()
+    named = next((kind for begins, kind in _BEGINNINGS.items() if start.startswith(begins)), None)
+    if named is None and encoded[4:12] in (b"ftypheic", b"ftypavif", b"ftypheix", b"ftypmif1"):
+        named = "HEIC or AVIF"
+    return named or "no image we read"

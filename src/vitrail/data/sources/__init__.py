@@ -1,0 +1,1 @@
+"""Where images come from: folders, tables, names, shards, Hugging Face, packed copies."""

@@ -1,0 +1,120 @@
+"""Parts of a split, such as "train[:98%]": the paper selects on training data that was held out, never on test."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from vitrail.data.sources.source import Part, Source
+from vitrail.errors import DataError, UsageError
+from vitrail.runtime.counter import permutation, uniforms
+
+# One fixed key, so that "train[:98%]" means the same images in every run, whatever its seed.
+_SEED = 2010_11929
+_WITHIN_CLASS = 1
+_BETWEEN_CLASSES = 2
+_PATTERN = re.compile(r"(?P<split>[a-z_+]+)(\[(?P<start>\d{1,15}%?)?:(?P<stop>\d{1,15}%?)?\])?")
+
+
+@dataclass(frozen=True)
+class PartSpec:
+    """A split and the part of it that is meant; the ends are counts, or shares with a percent sign, or open."""
+
+    split: str
+    start: str | None = None
+    stop: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the split is meant."""
+        return self.start is None and self.stop is None
+
+    def __str__(self) -> str:
+        return self.split if self.is_whole else f"{self.split}[{self.start or ''}:{self.stop or ''}]"
+
+
+def parse_part(text: str) -> PartSpec:
+    """Read "train", "train[:98%]", "train[98%:]" or "train[:1000]"."""
+    match = _PATTERN.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"the split is {text!r}", wanted="a name, or a part such as 'train[:98%]' or 'train[98%:]'")
+    part = PartSpec(match["split"], match["start"], match["stop"])
+    for end in (part.start, part.stop):
+        if end and end.endswith("%") and int(end[:-1]) > 100:
+            raise UsageError(f"the split is {text!r}", wanted="at most 100%")
+    return part
+
+
+def take_part(source: Source, part: PartSpec) -> Source:
+    """The images of a part: a stretch of an order in which every class is spread evenly.
+
+    So any beginning holds every class in proportion (give or take one image, or a few of a class that outweighs many
+    others), two parts that meet share no image, and the same text means the same images everywhere.
+    """
+    if part.is_whole:
+        return source
+    start = _position(part.start, len(source), 0)
+    stop = _position(part.stop, len(source), len(source))
+    if start >= stop:
+        raise DataError(
+            f"{part} is empty: {len(source)} images, from {start} to {stop}",
+            wanted="at least one image",
+            where=source.name,
+        )
+    # Kept in the order of the whole, so that reading goes along the disk.
+    return Part(source, np.sort(spread_order(source)[start:stop]), str(part))
+
+
+def hold_out(source: Source, share: float) -> tuple[Source, Source]:
+    """Split into (the rest, a held-out share); a class that would have nothing left to learn from is an error."""
+    if not 0 < share < 1:
+        raise UsageError(f"the held-out share is {share}", wanted="between 0 and 1")
+    order = spread_order(source)
+    cut = len(source) - max(1, round(share * len(source)))
+    counts = source.labels.counts()
+    alone = np.flatnonzero(counts == 1)
+    if not source.labels.is_multi and len(alone):
+        raise DataError(
+            f"the class {source.classes[int(alone[0])]!r} has one image, so it cannot be both learnt and measured",
+            wanted="two or more images per class to hold some out",
+            where=source.name,
+            fix="Add images, or measure on a val/ folder of your own.",
+        )
+    name = f"{100 * share:g}%"
+    rest = Part(source, np.sort(order[:cut]), f"{source.split} without {name}")
+    unlearnt = np.flatnonzero((counts > 0) & (rest.labels.counts() == 0))
+    if not source.labels.is_multi and len(unlearnt):
+        raise DataError(
+            f"holding out {name} leaves no image of the class {source.classes[int(unlearnt[0])]!r} to learn from",
+            wanted="a smaller share",
+            where=source.name,
+        )
+    return rest, Part(source, np.sort(order[cut:]), f"{source.split}, held-out {name}")
+
+
+def spread_order(source: Source) -> np.ndarray:
+    """An order of the images whose every stretch is balanced: the k-th of a class's n images stands at (k + u) / n."""
+    shuffled = permutation(_SEED, _WITHIN_CLASS, 0, len(source))
+    if source.labels.is_multi:
+        return shuffled
+    classes = source.labels.values[shuffled]
+    by_class = np.argsort(classes, kind="stable")
+    counts = source.labels.counts()
+    firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    rank = np.empty(len(source), dtype=np.int64)
+    rank[by_class] = np.arange(len(source)) - firsts[classes[by_class]]
+    offset = uniforms(_SEED, _BETWEEN_CLASSES, 0, np.arange(source.labels.num_classes), 1)[:, 0]
+    return shuffled[np.argsort((rank + offset[classes]) / counts[classes], kind="stable")]
+
+
+def without(source: Source, dropped: list[int], why: str) -> Source:
+    """The source without some images; the note says how many and why."""
+    kept = np.setdiff1d(np.arange(len(source)), np.asarray(dropped, dtype=np.int64))
+    gone = len(source) - len(kept)
+    return Part(source, kept, source.split, notes=(f"{gone:,} of {len(source):,} images left out: {why}.",))
+
+
+def _position(end: str | None, length: int, default: int) -> int:
+    if end is None:
+        return default
+    return int(end[:-1]) * length // 100 if end.endswith("%") else min(int(end), length)

@@ -1,0 +1,1 @@
+"""From pixels of any size to what a network sees."""
