@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import cast
 
-from vitrail.config import BitConfig, ModelConfig, OptimConfig, ScheduleConfig, TrainConfig
+from vitrail.config import AugmentConfig, BitConfig, ModelConfig, OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.training import Decay
 from vitrail.errors import choose
-from vitrail.recipes import finetuning, pretraining
+from vitrail.recipes import augmentation, finetuning, pretraining
 from vitrail.recipes.rows import FinetuneRow, PretrainRow, Score
 from vitrail.zoo import zoo_row
 
@@ -24,6 +24,7 @@ class Recipe:
     optim: OptimConfig
     schedule: ScheduleConfig
     train: TrainConfig
+    augment: AugmentConfig
     learning_rates: tuple[float, ...]
     held_out: float = 0.0
     model: ModelConfig | None = None
@@ -51,6 +52,7 @@ def _pretraining(row: PretrainRow) -> Recipe:
         ),
         schedule=ScheduleConfig(decay=cast(Decay, row.decay), warmup_steps=pretraining.WARMUP_STEPS),
         train=TrainConfig(batch_size=pretraining.BATCH_SIZE, epochs=row.epochs, loss="sigmoid"),
+        augment=augmentation.PRETRAINING,
         learning_rates=(row.lr,),
         model=_pretraining_network(row),
         score=row.score,
@@ -77,6 +79,7 @@ def _finetuning(row: FinetuneRow) -> Recipe:
         ),
         schedule=ScheduleConfig(decay="cosine", warmup_steps=row.warmup_steps),
         train=TrainConfig(batch_size=finetuning.BATCH_SIZE, steps=row.steps, loss="softmax"),
+        augment=augmentation.finetuning(finetuning.IMAGE_SIZE),
         learning_rates=row.learning_rates,
         held_out=row.held_out,
         score=row.score,

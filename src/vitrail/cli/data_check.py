@@ -1,0 +1,116 @@
+"""`vitrail data check`: what is wrong with a data set."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from vitrail.cli.check_summary import print_summary, problem_counts
+from vitrail.cli.progress import progress
+from vitrail.cli.terminal import console, print_json
+from vitrail.config.decoding import DecodePolicy
+from vitrail.config.values import to_json
+from vitrail.data.check import Findings, check, open_splits
+from vitrail.data.check.page import GENERATOR, page
+from vitrail.data.check.split import ensure_files, nameless, suggest_split, write_split
+from vitrail.data.check.words import counted
+from vitrail.data.open import OpenOptions
+from vitrail.data.sources.source import Source
+from vitrail.errors import DataError, UsageError, notice
+from vitrail.runtime.atomic import atomic_file
+
+
+def run(
+    data: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")],
+    /,
+    split: str = "all",
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    page: Path | None = None,
+    write_split: Path | None = None,
+    workers: int | None = None,
+    near: bool = True,
+    root: Path | None = None,
+    download: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    max_pixels: int = DecodePolicy.max_pixels,
+    allow_empty: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+) -> None:
+    """Decode every image and tell what is wrong: bad files, copies across splits, labels that contradict each other.
+
+    The exit code is 3 when there are problems and 0 when there are none. Nothing is written into the data folder.
+
+    Args:
+        data: A folder, a .csv, a known name, hf:NAME or wds:SHARDS.
+        split: train, val, test, a part such as train[:90%], or all that are there.
+        json: Print everything that was found as JSON.
+        page: Also write a page with pictures, for a browser, to this .html file.
+        write_split: Also write a split that keeps copies together, to this .csv file; --data takes it.
+        workers: Processes that decode; as many as there are cores if not said, 0 for none.
+        near: Look for copies that were re-encoded, resized or mirrored, not only for equal pixels.
+        root: Where the files of a known data set are.
+        download: Fetch a known data set that is not there.
+        max_pixels: Images with more pixels are refused.
+        allow_empty: A class without images is no problem.
+    """
+    policy = DecodePolicy(max_pixels=max_pixels)
+    _ensure_writable(page, write_split)
+    splits = open_splits(data, split, options=OpenOptions(root=root, download=download))
+    if write_split:
+        ensure_files(splits)
+    with progress("checking", sum(map(len, splits.values()))) as advance:
+        findings = check(splits, policy=policy, workers=workers, near=near, allow_empty=allow_empty, advance=advance)
+    if json:
+        print_json(to_json(findings))
+    else:
+        print_summary(findings, console())
+    if page:
+        _write_page(page, findings, splits, policy)
+    if write_split:
+        _write_split(write_split, findings, splits)
+    if findings.has_problems:
+        raise DataError(
+            problem_counts(findings), where=findings.data, fix=_next_step(data, findings, page, write_split)
+        )
+
+
+def _ensure_writable(page: Path | None, split: Path | None) -> None:
+    """Refuse a target that would overwrite something, before minutes are spent on decoding."""
+    if page and page.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"the page is {str(page)!r}", wanted="a name that ends in .html")
+    if page and page.exists() and not _is_ours(page):
+        raise UsageError("is there already and is no page of ours", where=str(page), fix="Choose another name.")
+    if split and split.suffix.lower() != ".csv":
+        raise UsageError(f"the split is to be written to {str(split)!r}", wanted="a name that ends in .csv")
+    if split and split.exists():
+        raise UsageError("is there already", where=str(split), fix="Choose another name.")
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_file() and GENERATOR.encode() in path.read_bytes()[:1000]
+
+
+def _write_page(path: Path, findings: Findings, splits: dict[str, Source], policy: DecodePolicy) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(page(findings, splits, policy), encoding="utf-8")
+    notice(f"The page is {path}.")
+
+
+def _write_split(path: Path, findings: Findings, splits: dict[str, Source]) -> None:
+    left_out = nameless(splits)
+    suggestion = suggest_split(splits, findings, without=left_out)
+    write_split(path, splits, suggestion)
+    counts = ", ".join(f"{split} {count:,}" for split, count in suggestion.counts().items())
+    notice(f"{path}: {counts}; {counted(suggestion.moved, 'image')} moved. Use it with --data {path}.")
+    if dropped := findings.images - len(suggestion.splits) - len(left_out):
+        notice(f"{counted(dropped, 'image')} that training could not use left out of {path}.")
+    if left_out:
+        notice(f"{counted(len(left_out), 'image')} left out of {path}: a table cannot name files that are not UTF-8.")
+
+
+def _next_step(data: str, findings: Findings, page: Path | None, split: Path | None) -> str:
+    steps = [f"Open {page}" if page else f"`vitrail data check {shlex.quote(data)} --page check.html` shows them"]
+    if split:
+        steps.append(f"--data {split} is without bad files and copies across splits")
+    elif findings.bad or findings.across:
+        steps.append("--write-split split.csv writes a table without bad files and copies across splits")
+    return "; ".join(steps)
