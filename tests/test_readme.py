@@ -1,10 +1,13 @@
 """The README is true: its commands and its Python run, and its tree lists every source file."""
 
+import importlib.util
 import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from vitrail.cli import main
 
@@ -12,9 +15,9 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language: str, text: str = README) -> list[str]:
     """Blocks of code; one behind a comment that says why is not run."""
-    runnable = re.sub(r"<!-- not run: .*? -->\n```.*?```", "", README, flags=re.DOTALL)
+    runnable = re.sub(r"<!-- not run: .*? -->\n```.*?```", "", text, flags=re.DOTALL)
     return re.findall(rf"```{language}\n(.*?)```", runnable, flags=re.DOTALL)
 
 
@@ -23,15 +26,31 @@ def checkout(tmp_path, monkeypatch) -> Path:
     """A folder that looks like the checkout, so that what the README writes does not land in it."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 
-def test_the_commands_run(checkout, capsys) -> None:
-    commands = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ vitrail")]
-    assert len(commands) >= 6
+@pytest.mark.parametrize("page", ["README.md", "docs/data.md"])
+@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
+def test_the_commands_run(page, checkout, capsys) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    lines = [line for block in blocks("console", text) for line in block.splitlines()]
+    commands = [line[2:] for line in lines if line.startswith("$ vitrail")]
+    assert len(commands) >= 5
+    draw_photos(checkout / "photos")
     for command in commands:
         assert main(shlex.split(command, comments=True)[1:]) == 0, command
         assert capsys.readouterr().out
+
+
+def draw_photos(folder: Path) -> None:
+    """Two classes of noise, six pictures each."""
+    generator = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for number in range(6):
+            pixels = generator.integers(0, 256, (48, 64, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.jpg")
 
 
 def test_the_make_targets_exist() -> None:
@@ -53,18 +72,26 @@ def test_the_python_runs(checkout) -> None:
     assert (checkout / "my-model.npz").exists()
 
 
-def test_the_tree_lists_every_source_file() -> None:
+def test_the_tree_lists_every_room() -> None:
     found = re.search(r"^```\nsrc/vitrail/\n(.*?)```", README, flags=re.DOTALL | re.MULTILINE)
     assert found
-    listed, folder = set(), ""
+    listed, outer = set(), ""
     for line in found[1].splitlines():
         name = line.split()[0]
-        if line.startswith("    "):
-            listed.add(folder + name)
-        elif name.endswith("/"):
-            folder = name
-        else:
-            listed.add(name)
+        outer = outer if line.startswith("    ") else name
+        listed.add(name if name == outer else outer + name)
     package = ROOT / "src" / "vitrail"
-    there = {str(file.relative_to(package)) for file in package.rglob("*.py") if not file.name.startswith("__")}
-    assert listed == there
+    rooms = {f"{file.parent.relative_to(package)}/" for file in package.rglob("*/__init__.py")}
+    assert listed == {*rooms, "errors.py"}
+
+
+def test_the_map_lists_every_source_file() -> None:
+    spec = importlib.util.spec_from_file_location("make_map", ROOT / "docs" / "make_map.py")
+    assert spec and spec.loader
+    make_map = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_map)
+    page = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    assert page == make_map.render(), "run `make map`"
+    package = ROOT / "src" / "vitrail"
+    for file in package.rglob("*.py"):
+        assert file.name == "__init__.py" or f"- `{file.name}`: " in page

@@ -1,5 +1,9 @@
 """Augmentation as the recipes name it."""
 
+import ast
+import json
+from pathlib import Path
+
 import pytest
 
 from vitrail.errors import UsageError
@@ -34,15 +38,11 @@ def test_an_unknown_level_is_suggested() -> None:
         augreg("medium-2")
 
 
-@pytest.mark.parametrize(
-    ("size", "images", "crop", "resize", "mixup"),
-    [
-        ((32, 32), 50_000, 128, 160, 0.1),
-        ((95, 97), 1_000, 128, 160, 0.0),
-        ((96, 96), 19_999, 384, 448, 0.0),
-        ((375, 500), 20_000, 384, 448, 0.1),
-    ],
-)
-def test_bit_hyperrule(size: tuple[int, int], images: int, crop: int, resize: int, mixup: float) -> None:
-    found, augment = bit_hyperrule(*size, images)
-    assert (found, augment.resize, augment.mixup, augment.crop) == (crop, resize, mixup, "resize")
+def test_bit_hyperrule_is_that_of_the_released_code(fixtures: Path) -> None:
+    expected = json.loads((fixtures / "bit_hyperrule" / "hyperrule.json").read_text())
+    for images in (1_000, 50_000, 1_281_167):
+        for size, (resize, crop) in expected["resolution"].items():
+            height, width = ast.literal_eval(size)
+            found, augment = bit_hyperrule(height, width, images)
+            assert (found, augment.resize, augment.crop) == (crop, resize, "resize")
+            assert augment.mixup == expected[str(images)]["mixup"]

@@ -40,7 +40,10 @@ def finetuning(image_size: int) -> AugmentConfig:
 
 
 def bit_hyperrule(height: int, width: int, images: int) -> tuple[int, AugmentConfig]:
-    """BiT's rule for a data set of `images` pictures of this size: the input size, and how to get to it (BiT, 3.3)."""
-    resize, crop = (160, 128) if height * width < _SMALL_AREA else (448, 384)
+    """BiT's rule for a data set of `images` pictures of this size: the input size, and how to get to it.
+
+    The sizes are those of its released code; its paper (section 3.3) has 448 and 384 for all but the largest network.
+    """
+    resize, crop = (160, 128) if height * width < _SMALL_AREA else (512, 480)
     mixup = _BIT_MIXUP if images >= _MIXED_FROM else 0.0
     return crop, AugmentConfig(crop="resize", resize=resize, mixup=mixup)
