@@ -55,8 +55,8 @@ def main() -> None:
         lines.append(f"| {name} | {rate:,.0f} | {' | '.join(cells)} |")
     lines += [
         "",
-        f"Medians over {options.rounds} rounds of {options.steps} steps, with and without data in turn. Share of the GPU: its "
-        "time for a batch over the step's. Longer: how much more time a step takes than with one batch kept on the device.",
+        f"Medians over {options.rounds} rounds of {options.steps} steps, with and without data in turn. Share of the "
+        "GPU: its time for a batch over the step's. Longer: how much more time a step takes than with one batch kept.",
     ]
     Path(options.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))

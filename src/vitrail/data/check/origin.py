@@ -3,6 +3,7 @@
 import numpy as np
 
 from vitrail.data.sources.files import Files
+from vitrail.data.sources.packed import Packed
 from vitrail.data.sources.source import Arrays, Part, Source
 
 
@@ -12,9 +13,9 @@ def files_of(source: Source) -> tuple[Files, np.ndarray] | None:
     return (whole, source.ids(np.arange(len(source)))) if isinstance(whole, Files) else None
 
 
-def is_in_memory(source: Source) -> bool:
-    """Whether the pixels are there already, so that nothing can be unreadable."""
-    return isinstance(_whole(source), Arrays)
+def is_known_good(source: Source) -> bool:
+    """Whether nothing can be unreadable: the pixels are in memory, or were read back when they were packed."""
+    return isinstance(_whole(source), Arrays | Packed)
 
 
 def _whole(source: Source) -> Source:

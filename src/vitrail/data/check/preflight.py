@@ -9,7 +9,7 @@ import numpy as np
 import PIL
 
 from vitrail.config.decoding import DecodePolicy
-from vitrail.data.check.origin import files_of, is_in_memory
+from vitrail.data.check.origin import files_of, is_known_good
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
 from vitrail.data.check.scan import reason
 from vitrail.data.decoding.decode import decode, open_image
@@ -33,7 +33,7 @@ def preflight(
     progress: Advance | None = None,
 ) -> Source:
     """Read every file and stop at bad ones, or leave them out; what was fine and has not changed is not read again."""
-    if is_in_memory(source):
+    if is_known_good(source):
         return source
     cache = cache_folder("checked") / f"{cache_key(1, source.name, policy, PIL.__version__)}.npy"
     identities, known = _identities(source), _load(cache)

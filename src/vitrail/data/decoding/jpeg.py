@@ -4,37 +4,66 @@ from dataclasses import dataclass
 
 _START = b"\xff\xd8\xff"
 _FRAMES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
-_ALONE = {0x01, *range(0xD0, 0xD9)}
+_USUAL_FRAMES = {0xC0, 0xC1, 0xC2}
+_ALONE = {0x01, *range(0xD0, 0xD8)}
+_MISPLACED = {0x00, 0xD8, 0xD9}
 _SCAN = 0xDA
-_EXIF = 0xE1
+_EXIF_OR_XMP = 0xE1
 _ADOBE = 0xEE
 
 
 @dataclass(frozen=True)
 class JpegHeader:
-    """Size and components as stored, and whether an EXIF block might turn the image."""
+    """Size and components as stored, and what has a say in how they are shown."""
 
     height: int
     width: int
-    components: int
+    components: bytes
+    """The identifier of each."""
     precision: int
-    has_exif: bool
+    is_usual: bool
+    """Baseline or progressive, in Huffman codes: what every decoder reads."""
+    may_turn: bool
+    """Whether there is EXIF, or XMP with an orientation."""
     has_adobe: bool
 
     @property
     def is_plain(self) -> bool:
         """Whether every decoder agrees on what it shows: upright, 8 bits, YCbCr."""
-        return self.components == 3 and self.precision == 8 and not self.has_exif and not self.has_adobe
+        is_colour = len(self.components) == 3 and self.components != b"RGB"
+        return is_colour and self.precision == 8 and self.is_usual and not self.may_turn and not self.has_adobe
 
 
 def read_jpeg_header(encoded: bytes) -> JpegHeader | None:
-    """Walk the segments up to the frame header; None for anything that is not a well-formed JPEG."""
-    if not encoded.startswith(_START):
+    """Walk the segments up to the first scan; None for anything that is not a well-formed JPEG."""
+    segments = _segments(encoded) if encoded.startswith(_START) else []
+    frames = [(marker, body) for marker, body in segments if marker in _FRAMES]
+    if len(frames) != 1:
         return None
-    place, has_exif, has_adobe = 2, False, False
-    while place + 4 <= len(encoded):
-        if encoded[place] != 0xFF:
-            return None
+    marker, body = frames[0]
+    height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
+    if not height or not width or len(body) != 6 + 3 * body[5]:
+        return None
+    return JpegHeader(
+        height=height,
+        width=width,
+        components=body[6::3],
+        precision=body[0],
+        is_usual=marker in _USUAL_FRAMES,
+        # Wherever they stand: Pillow heeds them after the frame header too.
+        may_turn=any(marker == _EXIF_OR_XMP and _may_turn(body) for marker, body in segments),
+        has_adobe=any(marker == _ADOBE and body.startswith(b"Adobe") for marker, body in segments),
+    )
+
+
+def _may_turn(body: bytes) -> bool:
+    return body.startswith(b"Exif") or b"tiff:Orientation" in body
+
+
+def _segments(encoded: bytes) -> list[tuple[int, bytes]]:
+    """Marker and body of everything before the first scan; nothing when something is out of place or cut off."""
+    place, segments = 2, []
+    while place + 4 <= len(encoded) and encoded[place] == 0xFF:
         marker = encoded[place + 1]
         if marker == 0xFF:
             place += 1
@@ -42,22 +71,11 @@ def read_jpeg_header(encoded: bytes) -> JpegHeader | None:
         if marker in _ALONE:
             place += 2
             continue
+        if marker == _SCAN:
+            return segments
         length = int.from_bytes(encoded[place + 2 : place + 4], "big")
-        body = encoded[place + 4 : place + 2 + length]
-        if marker in _FRAMES:
-            return _frame(body, has_exif, has_adobe)
-        if marker == _SCAN or length < 2:
-            return None
-        has_exif |= marker == _EXIF and body.startswith(b"Exif")
-        has_adobe |= marker == _ADOBE and body.startswith(b"Adobe")
+        if marker in _MISPLACED or length < 2:
+            break
+        segments.append((marker, encoded[place + 4 : place + 2 + length]))
         place += 2 + length
-    return None
-
-
-def _frame(body: bytes, has_exif: bool, has_adobe: bool) -> JpegHeader | None:
-    if len(body) < 6:
-        return None
-    height, width = int.from_bytes(body[1:3], "big"), int.from_bytes(body[3:5], "big")
-    if not height or not width:
-        return None
-    return JpegHeader(height, width, body[5], body[0], has_exif, has_adobe)
+    return []

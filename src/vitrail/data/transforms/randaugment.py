@@ -77,10 +77,10 @@ def _move(images: Tensor, layer: Layer, level: float) -> Tensor:
     y, x = torch.meshgrid(
         torch.arange(height, device=images.device), torch.arange(width, device=images.device), indexing="ij"
     )
-    source_x = (a * x + b * y + c + 0.5).floor().long()
-    source_y = (d * x + e * y + f + 0.5).floor().long()
-    inside = (source_x >= 0) & (source_x < width) & (source_y >= 0) & (source_y < height)
-    place = source_y.clamp(0, height - 1) * width + source_x.clamp(0, width - 1)
+    source_x, source_y = a * x + b * y + c, d * x + e * y + f
+    inside = (source_x > -0.5) & (source_x < width - 0.5) & (source_y > -0.5) & (source_y < height - 0.5)
+    column = (source_x + 0.5).floor().long().clamp(0, width - 1)
+    place = (source_y + 0.5).floor().long().clamp(0, height - 1) * width + column
     moved = images.flatten(2).gather(2, place.flatten(1)[:, None].expand(batch, channels, -1))
     return torch.where(inside[:, None], moved.view_as(images), _FILL).to(torch.uint8)
 
@@ -140,7 +140,8 @@ def _table(operation: str, level: float, pixels: int) -> np.ndarray:
     if operation == "solarize_add":
         return np.where(grey < 128, np.clip(grey + int(level * 110), 0, 255), grey)
     behind = 0 if operation == "brightness" else int(min(pixels / 256, 255))
-    return np.clip(behind + _strength(level) * (grey - behind), 0, 255)
+    # In single precision, as the original: what is cut off to a whole number depends on it.
+    return np.clip(behind + np.float32(_strength(level)) * (grey - behind).astype(np.float32), 0, 255)
 
 
 def _autocontrast(images: Tensor, _layer: Layer, _level: float) -> Tensor:
