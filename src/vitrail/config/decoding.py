@@ -22,7 +22,9 @@ class DecodePolicy:
     """Largest ratio between the long and the short side."""
 
     def __post_init__(self) -> None:
-        if len(self.background) != 3 or not all(value in range(256) for value in self.background):
+        if len(self.background) != 3 or not all(
+            isinstance(value, int) and 0 <= value <= 255 for value in self.background
+        ):
             raise UsageError(f"background is {self.background}", wanted="three numbers from 0 to 255")
         positive("max_pixels", self.max_pixels, at_most=2**40)
         positive("max_aspect", self.max_aspect, at_most=2**20)

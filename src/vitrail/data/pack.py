@@ -7,14 +7,18 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from vitrail.config import DecodePolicy, to_json
 from vitrail.config.checks import positive
 from vitrail.data.decoding.decode import decode
+from vitrail.data.loading.prefetch import prefetched
 from vitrail.data.loading.workers import in_workers
+from vitrail.data.sources.classes import with_classes
 from vitrail.data.sources.packed import (
     RECORD,
     Packed,
@@ -47,6 +51,14 @@ class PackOptions:
 
 
 @dataclass(frozen=True)
+class _Written:
+    """A split whose images are all in its file: the hash of the index, and what a person should know."""
+
+    index: str
+    notes: list[str]
+
+
+@dataclass(frozen=True)
 class _Stored:
     """A packed image, or why there is none."""
 
@@ -62,23 +74,27 @@ def pack(
     advance: Callable[[int], None] = lambda _count: None,
 ) -> dict[str, Packed]:
     """Pack the splits into the folder `target`; after an interruption a second call goes on where the first stopped."""
-    _check(sources, target, options)
     partial = target.with_name(f".{target.name}.partial")
+    _check(sources, target, partial, options)
     first = next(iter(sources.values()))
+    # One list of names stands for all splits.
+    sources = {split: with_classes(source, first.classes) for split, source in sources.items()}
     record = PackRecord(
         name=first.name,
         classes=first.classes,
         short_side=options.short_side,
         quality=options.quality,
+        policy=options.policy,
         digests={split: source.digest() for split, source in sources.items()},
     )
     _begin(partial, record)
-    notes = [
-        note for split, source in sources.items() for note in _pack_split(source, split, partial, options, advance)
-    ]
-    _write_record(partial, replace(record, notes=tuple(notes)))
+    written = {split: _pack_split(source, split, partial, options, advance) for split, source in sources.items()}
+    notes = dict.fromkeys(note for split in written.values() for note in split.notes)
+    indexes = {split: part.index for split, part in written.items()}
+    _write_record(partial, replace(record, notes=tuple(notes), indexes=indexes))
     for split in sources:
-        _verify(open_packed(partial, split))
+        _verify(open_packed(partial, split), partial / f"{split}.journal")
+    for split in sources:
         (partial / f"{split}.journal").unlink()
     put_in_place(partial, target)
     return {split: open_packed(target, split) for split in sources}
@@ -94,14 +110,14 @@ def estimate_bytes(sources: dict[str, Source], options: PackOptions) -> int:
     return int(total)
 
 
-def _check(sources: dict[str, Source], target: Path, options: PackOptions) -> None:
+def _check(sources: dict[str, Source], target: Path, partial: Path, options: PackOptions) -> None:
     positive("short_side", options.short_side)
     if options.quality is not None and not 1 <= options.quality <= 100:
         raise UsageError(f"quality is {options.quality}", wanted="a number from 1 to 100")
     if target.exists():
         raise UsageError("there is something already", where=str(target), fix="Remove it, or choose another folder.")
     for source in sources.values():
-        home = Path(source.name)
+        home = Path(source.name).expanduser()
         if home.is_dir() and target.resolve().is_relative_to(home.resolve()):
             raise UsageError(
                 "the copy would lie inside the data",
@@ -109,7 +125,9 @@ def _check(sources: dict[str, Source], target: Path, options: PackOptions) -> No
                 fix="Choose a folder outside: data is never touched.",
             )
     parent = next(folder for folder in target.resolve().parents if folder.is_dir())
-    needed, free = estimate_bytes(sources, options), shutil.disk_usage(parent).free
+    # What an earlier call left is gone on with, or makes room.
+    left = sum(file.stat().st_size for file in partial.iterdir()) if partial.is_dir() else 0
+    needed, free = estimate_bytes(sources, options), shutil.disk_usage(parent).free + left
     if needed > free:
         raise DiskError(
             f"the copy needs about {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free",
@@ -122,7 +140,7 @@ def _begin(partial: Path, record: PackRecord) -> None:
     """Keep what an interrupted call left when it was making the same copy, else start afresh."""
     if (partial / RECORD).is_file():
         try:
-            if replace(read_record(partial), notes=()) == record:
+            if replace(read_record(partial), notes=(), indexes={}) == record:
                 return
         except DataError:
             pass
@@ -138,25 +156,24 @@ def _write_record(folder: Path, record: PackRecord) -> None:
 
 def _pack_split(
     source: Source, split: str, partial: Path, options: PackOptions, advance: Callable[[int], None]
-) -> list[str]:
+) -> _Written:
     journal, pixels = partial / f"{split}.journal", partial / f"{split}.pixels"
-    done = _resume(journal, pixels)
+    done = _resume(journal, pixels, options.skip_bad)
     advance(done)
     places = np.arange(done, len(source))
     failures: list[tuple[str, str]] = []
-    with pixels.open("ab") as image_file, journal.open("ab") as journal_file:
+    # Without buffers, so that a journal never speaks of what is not written, and closing has nothing left to write.
+    with pixels.open("ab", buffering=0) as image_file, journal.open("ab", buffering=0) as journal_file:
         for stored in _stored(source, options, places):
             if stored.failure is not None:
                 failures.append(stored.failure)
                 if not options.skip_bad:
                     break
             line = np.array([(stored.shape, len(stored.data), zlib.crc32(stored.data))], dtype=_LINE)
-            image_file.write(stored.data)
-            # The images first: a journal must never speak of what is not on the disk.
-            image_file.flush()
-            journal_file.write(line.tobytes())
-            journal_file.flush()
+            _append(image_file, stored.data)
+            _append(journal_file, line.tobytes())
             advance(1)
+        os.fsync(image_file.fileno())
     if failures and not options.skip_bad:
         where, reason = failures[0]
         raise DataError(
@@ -167,19 +184,27 @@ def _pack_split(
     lines = np.fromfile(journal, dtype=_LINE)
     kept = np.flatnonzero(lines["bytes"] > 0)
     offsets = np.concatenate([[0], np.cumsum(lines["bytes"][kept])]).astype(np.int64)
-    save_index(
-        partial / f"{split}.safetensors",
-        PackIndex(offsets, lines["shape"][kept], lines["checksum"][kept], source.labels.select(kept)),
-    )
+    index = PackIndex(offsets, lines["shape"][kept], lines["checksum"][kept], source.labels.select(kept))
     dropped = len(source) - len(kept)
-    return [
-        *source.notes,
-        *([f"{dropped:,} of {len(source):,} images of {split!r} left out: bad files."] * (dropped > 0)),
-    ]
+    left_out = [f"{dropped:,} of {len(source):,} images of {split!r} left out: bad files."] if dropped else []
+    return _Written(save_index(partial / f"{split}.safetensors", index), [*source.notes, *left_out])
 
 
-def _resume(journal: Path, pixels: Path) -> int:
-    """How many images an earlier call finished; anything written after them is cut off."""
+def _append(file: FileIO, content: bytes) -> None:
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError as error:
+        fix = "Free some space; the same command then goes on where it stopped."
+        raise DiskError(f"could not be written ({error.strerror})", where=str(file.name), fix=fix) from error
+
+
+def _resume(journal: Path, pixels: Path, skip_bad: bool) -> int:
+    """How many images an earlier call finished; anything written after them is cut off.
+
+    Where bad files are to stop us, one that an earlier call was allowed to skip is not finished.
+    """
     if not journal.is_file() or not pixels.is_file():
         for file in (journal, pixels):
             file.unlink(missing_ok=True)
@@ -187,6 +212,8 @@ def _resume(journal: Path, pixels: Path) -> int:
     lines = np.frombuffer(
         journal.read_bytes()[: journal.stat().st_size // _LINE.itemsize * _LINE.itemsize], dtype=_LINE
     )
+    bad = np.flatnonzero(lines["bytes"] == 0)
+    lines = lines if skip_bad or not len(bad) else lines[: bad[0]]
     ends = np.cumsum(lines["bytes"])
     done = int(np.searchsorted(ends, pixels.stat().st_size, side="right"))
     os.truncate(journal, done * _LINE.itemsize)
@@ -194,20 +221,23 @@ def _resume(journal: Path, pixels: Path) -> int:
     return done
 
 
-def _verify(copy: Packed) -> None:
+def _verify(copy: Packed, journal: Path) -> None:
     damaged = copy.damaged()
     if damaged:
+        # The machine may have stopped before all was on the disk: the next call begins this split again.
+        journal.unlink()
         raise DiskError(
-            f"{len(damaged)} images read back differ from what was written",
+            f"{len(damaged):,} images read back differ from what was written",
             where=copy.where(damaged[0]),
-            fix="The disk is not to be trusted; pack to another one.",
+            fix="Run the same command again; should it happen twice, choose another disk.",
         )
 
 
 def _stored(source: Source, options: PackOptions, places: np.ndarray) -> Iterator[_Stored]:
     chunks = [places[start : start + _CHUNK] for start in range(0, len(places), _CHUNK)]
     make = functools.partial(_store_chunk, source, options)
-    for chunk in in_workers(make, lambda: chunks, workers=options.workers):
+    # In a thread of its own, for the reason that `prefetched` gives.
+    for chunk in prefetched(lambda: in_workers(make, lambda: chunks, workers=options.workers), torch.device("cpu")):
         yield from chunk
 
 

@@ -73,9 +73,9 @@ def _segments(encoded: bytes) -> list[tuple[int, bytes]]:
             continue
         if marker == _SCAN:
             return segments
-        length = int.from_bytes(encoded[place + 2 : place + 4], "big")
-        if marker in _MISPLACED or length < 2:
+        if marker in _MISPLACED:
             break
+        length = int.from_bytes(encoded[place + 2 : place + 4], "big")
         segments.append((marker, encoded[place + 4 : place + 2 + length]))
         place += 2 + length
     return []

@@ -13,12 +13,15 @@ from vitrail.data.decoding.gpu_decode import cut_and_resize, decode_on_gpu
 from vitrail.data.loading.order import Picks, Stream, evaluation_picks
 from vitrail.data.loading.prefetch import prefetched
 from vitrail.data.loading.prepare import Chunk, Preparation, prepare_chunk
+from vitrail.data.loading.recycle import Recycled
 from vitrail.data.loading.workers import in_workers
 from vitrail.data.sources.source import Source
 from vitrail.data.transforms.augment import augment_bytes, erase_some, normalise
 from vitrail.data.transforms.crops import fit_batch
 from vitrail.data.transforms.mixing import draw_mix, mix_images
 from vitrail.errors import DataError
+
+Empty = Callable[[torch.Size], Tensor]
 
 # Images a worker prepares at a time: enough to make the hand-over cheap, few enough that memory stays small.
 CHUNK = 32
@@ -55,6 +58,7 @@ def training_batches(
     fast = preparation.decoder == "fast" and preparation.channels == 3
     preparation = replace(preparation, leave_jpegs=on_gpu and fast, augment_here=not on_gpu)
     steps = itertools.count(start) if stop is None else range(start, stop)
+    empty = None if on_gpu else Recycled().empty
     chunk = CHUNK_OF_FILES if preparation.leave_jpegs else CHUNK
 
     def requests() -> Iterator[Picks]:
@@ -75,7 +79,7 @@ def training_batches(
     def batches() -> Iterator[Batch]:
         # Three threads on a GPU, none waiting for another: taking from the workers, moving or decoding, augmenting.
         ready = prefetched(gathered, device) if on_gpu else gathered()
-        return (_finish(batch, preparation, source.labels.num_classes) for batch in ready)
+        return (_finish(batch, preparation, source.labels.num_classes, empty) for batch in ready)
 
     return _ahead(batches, device, workers)
 
@@ -93,6 +97,7 @@ def evaluation_batches(
     """Every image of the source once, in its order, decoded by Pillow; the last batch is short."""
     device = torch.device(device)
     preparation = replace(preparation, augment=None, leave_jpegs=False, augment_here=False)
+    empty = None if device.type == "cuda" else Recycled().empty
 
     def wanted() -> Iterable[Picks]:
         return evaluation_picks(len(source), batch_size, rank, ranks)
@@ -102,7 +107,7 @@ def evaluation_batches(
         chunks = _chunks(source, preparation, requests, workers)
         for step, picks in enumerate(wanted()):
             taken = list(itertools.islice(chunks, -(-len(picks) // CHUNK)))
-            images = normalise(_moved(_images(taken), device), preparation.preprocessing)
+            images = normalise(_moved(_images(taken), device), preparation.preprocessing, empty)
             targets = _moved(_targets(taken), device)
             ids = np.concatenate([chunk.ids for chunk in taken])
             yield Batch(images, targets, ids, np.zeros_like(ids), step)
@@ -117,7 +122,7 @@ def _chunks(
     for chunk in in_workers(prepare, requests, workers=workers):
         if chunk.failures:
             (where, reason), *rest = chunk.failures
-            more = f" ({len(rest)} more in this batch)" if rest else ""
+            more = f" ({len(rest)} more beside it)" if rest else ""
             fix = "`vitrail data check` lists every bad file; --skip-bad trains without them."
             raise DataError(f"{reason}{more}", where=where, fix=fix)
         yield chunk
@@ -171,9 +176,9 @@ def _gather(taken: _Taken, device: torch.device) -> _Gathered:
     )
 
 
-def _finish(gathered: _Gathered, preparation: Preparation, num_classes: int) -> Batch:
+def _finish(gathered: _Gathered, preparation: Preparation, num_classes: int, empty: Empty | None) -> Batch:
     pixels = _with_decoded(gathered, preparation) if len(gathered.rows) else gathered.images
-    images = augmented(pixels, gathered.epochs, gathered.ids, preparation)
+    images = augmented(pixels, gathered.epochs, gathered.ids, preparation, empty)
     batch = Batch(images, gathered.targets, gathered.ids, gathered.epochs, gathered.step)
     return mixed(batch, preparation, num_classes)
 
@@ -196,13 +201,15 @@ def _with_decoded(batch: _Gathered, preparation: Preparation) -> Tensor:
     return torch.cat([made, batch.images])[order]
 
 
-def augmented(images: Tensor, epochs: np.ndarray, ids: np.ndarray, preparation: Preparation) -> Tensor:
+def augmented(
+    images: Tensor, epochs: np.ndarray, ids: np.ndarray, preparation: Preparation, empty: Empty | None = None
+) -> Tensor:
     """From bytes of the input size to normalised images, each augmented by itself."""
     augment, seed = preparation.augment, preparation.seed
     assert augment is not None
     if not preparation.augment_here:
         images = augment_bytes(images, epochs, ids, seed, augment)
-    return erase_some(normalise(images, preparation.preprocessing), epochs, ids, seed, augment)
+    return erase_some(normalise(images, preparation.preprocessing, empty), epochs, ids, seed, augment)
 
 
 def mixed(batch: Batch, preparation: Preparation, num_classes: int) -> Batch:

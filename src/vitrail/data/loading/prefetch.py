@@ -11,6 +11,7 @@ Item = TypeVar("Item")
 
 _AHEAD = 2
 _POLL_SECONDS = 0.1
+_PATIENCE_SECONDS = 10.0
 
 
 def prefetched(make: Callable[[], Iterator[Item]], device: torch.device) -> Iterator[Item]:
@@ -55,8 +56,11 @@ def prefetched(make: Callable[[], Iterator[Item]], device: torch.device) -> Iter
                 _take_over(value, event, device)
             yield value
     finally:
+        # An error that this frame held while its traceback holds the frame would stay, and all that it refers to.
+        value = None
         stopped.set()
-        thread.join()
+        # It waits for a worker that hangs; nobody else should.
+        thread.join(timeout=_PATIENCE_SECONDS)
 
 
 def _take_over(item: Any, event: torch.cuda.Event, device: torch.device) -> None:

@@ -1,8 +1,13 @@
 """Worker processes that do what is asked in the order it is asked; when one fails, the cause has a name."""
 
+import multiprocessing
+import signal
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from dataclasses import is_dataclass
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -16,6 +21,9 @@ Made = TypeVar("Made")
 TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 5.0
 _AHEAD = 4
+# What torch says.
+_SILENCE = "DataLoader timed out"
+_NO_SHARED_MEMORY = ("shared memory", "Bus error", "No space left")
 
 
 class WorkerError(VitrailError):
@@ -33,8 +41,8 @@ def in_workers(
 ) -> Iterator[Made]:
     """Apply `make` to every request, in their order, a bounded number ahead; with no workers in this process.
 
-    `make` and what it holds travel to the workers once. It reports a user's mistakes in what it returns: what it raises
-    arrives as text.
+    `make` and what it holds travel to the workers once. A VitrailError that it raises arrives as it is, any other with
+    the worker's traceback in its text.
     """
     if workers == 0:
         yield from map(make, requests())
@@ -44,33 +52,49 @@ def in_workers(
         batch_size=None,
         sampler=_Requests(requests),
         num_workers=workers,
-        collate_fn=_as_it_is,
+        collate_fn=_shared,
         worker_init_fn=_start_worker,
         prefetch_factor=_AHEAD,
         timeout=min(_POLL_SECONDS, timeout),
     )
+    others = set(multiprocessing.active_children())
     made = iter(loader)
+    processes = set(multiprocessing.active_children()) - others
+    failure: Exception | None = None
     asked = time.monotonic()
-    while True:
+    while failure is None:
         try:
             item = next(made)
         except StopIteration:
             return
-        except RuntimeError as error:
+        except Exception as error:
             # torch looks for dead workers when its time is up, so it is given little at a time.
-            if "timed out" in str(error) and time.monotonic() - asked < timeout:
-                continue
-            raise _named(error, workers, timeout) from None
+            if not str(error).startswith(_SILENCE) or time.monotonic() - asked >= timeout:
+                traceback.clear_frames(error.__traceback__)
+                failure = _named(error, processes, timeout)
+            continue
+        if isinstance(item, VitrailError):
+            failure = item
+            continue
         yield item
         asked = time.monotonic()
+    # Before it is raised, because a traceback would keep the processes; a silent one would be waited for.
+    for process in processes:
+        process.terminate()
+    del made
+    raise failure
 
 
-class _Making(Dataset[Made], Generic[Request, Made]):
+class _Making(Dataset[Made | VitrailError], Generic[Request, Made]):
     def __init__(self, make: Callable[[Request], Made]) -> None:
         self._make = make
 
-    def __getitem__(self, request: Request) -> Made:
-        return self._make(request)
+    def __getitem__(self, request: Request) -> Made | VitrailError:
+        try:
+            return self._make(request)
+        except VitrailError as error:
+            # Handed over, because torch would raise one whose message is a traceback.
+            return error
 
 
 class _Requests(Sampler[Request]):
@@ -81,7 +105,13 @@ class _Requests(Sampler[Request]):
         return iter(self._requests())
 
 
-def _as_it_is(made: Made) -> Made:
+def _shared(made: Any) -> Any:
+    """What was made with its tensors in shared memory: here its lack is an error, later it would be an item lost."""
+    if isinstance(made, torch.Tensor):
+        made.share_memory_()
+    elif isinstance(made, list | tuple) or is_dataclass(made):
+        for part in made if isinstance(made, list | tuple) else vars(made).values():
+            _shared(part)
     return made
 
 
@@ -89,17 +119,23 @@ def _start_worker(_number: int) -> None:
     torch.set_num_threads(1)
 
 
-def _named(error: RuntimeError, workers: int, timeout: float) -> Exception:
+def _named(error: Exception, processes: Iterable[BaseProcess], timeout: float) -> Exception:
     text = str(error)
+    ends = sorted({process.exitcode for process in processes if process.exitcode is not None})
     alone = "Run with --workers 0 to see what it says in this process."
-    if "shared memory" in text or "Bus error" in text or "No space left" in text:
+    if any(words in text for words in _NO_SHARED_MEMORY) or -signal.SIGBUS in ends:
         return WorkerError(
             "shared memory (/dev/shm) is full, so a data worker could not hand its images over",
             fix="Give the container more (docker run --shm-size 8g), use fewer --workers, or run with --workers 0.",
         )
-    if "timed out" in text:
-        return WorkerError(f"none of {workers} data workers answered for {timeout:.0f} seconds", fix=alone)
-    if "exited unexpectedly" in text or "killed by signal" in text:
-        line = next((line for line in text.splitlines() if "killed" in line or "exited" in line), text)
-        return WorkerError(f"a data worker died ({line.strip().rstrip('.')})", fix=alone)
+    if ends == [-signal.SIGKILL]:
+        return WorkerError(
+            "a data worker was killed by the system (SIGKILL), as it does when memory runs out",
+            fix="Use fewer --workers, or run with --workers 0.",
+        )
+    if ends:
+        how = ", ".join(f"exit code {end}" if end >= 0 else f"signal {-end}, {signal.strsignal(-end)}" for end in ends)
+        return WorkerError(f"a data worker died ({how})", fix=alone)
+    if text.startswith(_SILENCE):
+        return WorkerError(f"no data worker answered for {timeout:.0f} seconds", fix=alone)
     return error

@@ -4,25 +4,29 @@ A pack is a folder: pack.json says what it holds, and for each split NAME.pixels
 NAME.safetensors their sizes, places, checksums and labels.
 """
 
+import hashlib
 import io
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save
 
-from vitrail.config import from_json
+from vitrail.config import DecodePolicy, from_json
+from vitrail.data.sources.files import shown
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.source import Encoded, Source
 from vitrail.data.sources.splits import missing_split
 from vitrail.errors import DataError
+from vitrail.runtime.atomic import atomic_file
 
 FORMAT = "vitrail-pack/1"
 RECORD = "pack.json"
+_AGAIN = "Copy it again, or pack it again."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +41,12 @@ class PackRecord:
     """Larger images were reduced to it; smaller ones are as they were."""
     quality: int | None = None
     """Of JPEG; none holds plain pixels."""
+    policy: DecodePolicy = field(default_factory=DecodePolicy)
+    """How the files were decoded."""
     digests: dict[str, str]
     """Split to the hash of the source it was made from."""
+    indexes: dict[str, str] = field(default_factory=dict)
+    """Split to the hash of its NAME.safetensors, once that is written."""
     notes: tuple[str, ...] = ()
 
 
@@ -73,12 +81,15 @@ def read_record(path: Path) -> PackRecord:
     return record
 
 
-def save_index(path: Path, index: PackIndex) -> None:
-    """Write NAME.safetensors."""
+def save_index(path: Path, index: PackIndex) -> str:
+    """Write NAME.safetensors; returns its hash."""
     labels = {"labels": index.labels.values}
     if index.labels.offsets is not None:
         labels["label_offsets"] = index.labels.offsets
-    save_file({"offsets": index.offsets, "shapes": index.shapes, "checksums": index.checksums, **labels}, path)
+    content = save({"offsets": index.offsets, "shapes": index.shapes, "checksums": index.checksums, **labels})
+    with atomic_file(path) as file:
+        file.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def open_packed(path: Path, split: str = "train") -> "Packed":
@@ -87,17 +98,21 @@ def open_packed(path: Path, split: str = "train") -> "Packed":
     if split not in record.digests:
         raise missing_split(split, record.digests, str(path))
     try:
-        arrays = load_file(path / f"{split}.safetensors")
+        content = (path / f"{split}.safetensors").read_bytes()
         size = (path / f"{split}.pixels").stat().st_size
-    except (OSError, ValueError) as error:
-        raise DataError(f"the pack is incomplete ({error})", where=str(path), fix="Pack it again.") from None
+    except OSError as error:
+        where = str(error.filename)
+        raise DataError(f"it could not be read ({error.strerror})", where=where, fix=_AGAIN) from None
+    # Without it, one wrong bit could give an image another class.
+    if hashlib.sha256(content).hexdigest() != record.indexes.get(split):
+        where = str(path / f"{split}.safetensors")
+        raise DataError("it is not what was written with pack.json", where=where, fix=_AGAIN)
+    arrays = load(content)
     labels = Labels(arrays["labels"], len(record.classes), arrays.get("label_offsets"))
     index = PackIndex(arrays["offsets"], arrays["shapes"], arrays["checksums"], labels)
     if size != int(index.offsets[-1]):
         where = str(path / f"{split}.pixels")
-        raise DataError(
-            f"it has {size:,} bytes", wanted=f"{int(index.offsets[-1]):,}", where=where, fix="Pack it again."
-        )
+        raise DataError(f"it has {size:,} bytes", wanted=f"{int(index.offsets[-1]):,}", where=where, fix=_AGAIN)
     return Packed(path, split, record, index)
 
 
@@ -105,7 +120,7 @@ class Packed(Source):
     """One split of a pack; each process maps the file when it first reads."""
 
     def __init__(self, path: Path, split: str, record: PackRecord, index: PackIndex) -> None:
-        self.name, self.split, self.classes, self.labels = str(path), split, record.classes, index.labels
+        self.name, self.split, self.classes, self.labels = shown(str(path)), split, record.classes, index.labels
         self.notes = record.notes
         self._pixels, self._index, self._is_jpeg = path / f"{split}.pixels", index, record.quality is not None
         self._digest = record.digests[split]
@@ -122,7 +137,7 @@ class Packed(Source):
         return stored.reshape((height, width) if channels == 1 else (height, width, channels))
 
     def where(self, index: int) -> str:
-        return f"{self._pixels}: image {index}"
+        return f"{shown(str(self._pixels))}: image {index}"
 
     def manifest(self) -> Iterable[bytes]:
         yield self._digest.encode()
@@ -134,7 +149,10 @@ class Packed(Source):
 
     def _bytes(self, index: int) -> np.ndarray:
         if self._map is None:
-            self._map = np.memmap(self._pixels, dtype=np.uint8, mode="r")
+            try:
+                self._map = np.memmap(self._pixels, dtype=np.uint8, mode="r", shape=(int(self._index.offsets[-1]),))
+            except (OSError, ValueError) as error:
+                raise DataError(f"the pack could not be read ({error})", where=str(self._pixels), fix=_AGAIN) from None
         return self._map[int(self._index.offsets[index]) : int(self._index.offsets[index + 1])]
 
 

@@ -1,5 +1,7 @@
 """What is done to a whole batch at once, on any device, once its images have one size."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,16 +27,21 @@ def augment_bytes(images: Tensor, epochs: np.ndarray, ids: np.ndarray, seed: int
     return images
 
 
-def normalise(images: Tensor, preprocessing: Preprocessing) -> Tensor:
-    """(pixels / 255 - mean) / std in float32; a grey image takes the mean over the channels' values."""
+def normalise(
+    images: Tensor, preprocessing: Preprocessing, empty: Callable[[torch.Size], Tensor] | None = None
+) -> Tensor:
+    """(pixels / 255 - mean) / std in float32; a grey image takes the mean over the channels' values.
+
+    `empty` gives the memory for the result, where fresh memory is too slow.
+    """
     channels = images.shape[1]
     mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
     if channels == 1 and len(mean) > 1:
         mean, std = mean.mean(0, keepdim=True), std.mean(0, keepdim=True)
     scale = (1 / (255 * std)).view(-1, 1, 1).to(images.device, non_blocking=True)
     shift = (-mean / std).view(-1, 1, 1).to(images.device, non_blocking=True)
-    # In place: on a CPU fresh memory costs more than the arithmetic.
-    return images.to(torch.float32, copy=True).mul_(scale).add_(shift)
+    result = images.to(torch.float32, copy=True) if empty is None else empty(images.shape).copy_(images)
+    return result.mul_(scale).add_(shift)
 
 
 def erase_some(images: Tensor, epochs: np.ndarray, ids: np.ndarray, seed: int, augment: AugmentConfig) -> Tensor:

@@ -62,13 +62,10 @@ def inception_boxes(heights: np.ndarray, widths: np.ndarray, draws: np.ndarray, 
     largest = np.minimum(largest, full_height)
     smallest = np.minimum(smallest, largest)
     height = smallest + np.floor(draws[..., 1] * (largest - smallest + 1)).astype(np.int64)
-    # Rounding may leave the area a row short of its bounds, or a row beyond.
+    # Rounding may leave the area a row short.
     height = np.where(height * np.rint(height * aspect) < min_area * area, height + 1, height)
-    height = np.where(height * np.rint(height * aspect) > area, height - 1, height)
     width = np.rint(height * aspect).astype(np.int64)
-    covered = height * width
-    fits = (height > 0) & (width > 0) & (height <= full_height) & (width <= full_width)
-    fits &= (covered >= min_area * area) & (covered <= area)
+    fits = (height <= full_height) & (width <= full_width) & (height * width >= min_area * area)
     top = np.floor(draws[..., 2] * np.maximum(full_height - height, 1)).astype(np.int64)
     left = np.floor(draws[..., 3] * np.maximum(full_width - width, 1)).astype(np.int64)
     first = np.argmax(fits, axis=1)[:, None]
