@@ -64,10 +64,8 @@ def test_the_batches_of_the_loader_bit_by_bit(crop, grey, channels):
 @pytest.mark.parametrize("crop", ["inception", "resize", "pad", "whole"])
 @pytest.mark.parametrize("name", ["google", "augreg"])
 @pytest.mark.parametrize("size", [(8, 8), (13, 11), (6, 7)])
-def test_what_is_resized_differs_by_a_level_at_most(crop, name, size):
+def test_what_is_resized_differs_by_its_roundings_at_most(crop, name, size):
     source = make_arrays(40)
-    # Of more contrast, bicubic resizing goes beyond black and white, which the loader cuts off after each direction.
-    source.pixels = source.pixels // 2 + 64
     augment = AugmentConfig(crop=crop, resize=14, min_area=0.3)  # type: ignore[arg-type]
     preparation = prepared(augment, size, preset(name), seed=6)
     expected = training_batches(source, stream_of(source), preparation, stop=5)
@@ -76,7 +74,8 @@ def test_what_is_resized_differs_by_a_level_at_most(crop, name, size):
         assert one.ids.tolist() == other.ids.tolist()
         assert torch.equal(one.targets, other.targets)
         levels = ((one.images - other.images) * 127.5).abs()
-        assert levels.max() < 1.01
+        # With antialias both round twice, once for each direction, and the roundings may add up.
+        assert levels.max() < (2.01 if preset(name).antialias else 1.01)
         assert levels.mean() < 0.3
 
 

@@ -32,7 +32,7 @@ draws = st.floats(0, 1, exclude_max=True)
 
 def reference_attempt(height: int, width: int, min_area: float, draw: list[float]) -> Box | None:
     """One try of TensorFlow's `GenerateRandomCrop`, a scalar at a time; Python rounds halves to even, as lrint."""
-    aspect = 3 / 4 + (4 / 3 - 3 / 4) * draw[0]
+    aspect = 0.75 + (1.33 - 0.75) * draw[0]
     smallest_area, largest_area = min_area * (height * width), float(height * width)
     tall = round(math.sqrt(smallest_area / aspect))
     tallest = round(math.sqrt(largest_area / aspect))
@@ -122,7 +122,7 @@ def test_area_aspect_and_place_have_the_distribution_of_the_docstring(min_area) 
     side, count = 2**20, 4000
     top, left, height, width = np.array(trained([(side, side)] * count, range(count), min_area=min_area), dtype=float).T
     aspect = width / height
-    assert kstest((aspect - 3 / 4) / (4 / 3 - 3 / 4), "uniform").pvalue > 1e-3
+    assert kstest((aspect - 0.75) / (1.33 - 0.75), "uniform").pvalue > 1e-3
     # The height is uniform between that of the smallest area and the most that fits for this aspect.
     lowest, highest = (
         side * np.sqrt(min_area / aspect),
@@ -143,7 +143,7 @@ def test_areas_and_aspects_stay_within_bounds_on_photos() -> None:
     assert 0.05 <= area.min() < 0.06
     assert 0.95 < area.max() <= 1
     # A whole number of pixels moves the aspect by at most half a pixel of width.
-    assert (np.abs(aspect - np.clip(aspect, 3 / 4, 4 / 3)) <= 0.5 / boxes[:, 2] + 1e-12).all()
+    assert (np.abs(aspect - np.clip(aspect, 0.75, 1.33)) <= 0.5 / boxes[:, 2] + 1e-12).all()
 
 
 def test_the_crop_is_not_the_one_of_torchvision() -> None:

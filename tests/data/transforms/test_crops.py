@@ -9,7 +9,7 @@ from vitrail.config import AugmentConfig, preset
 from vitrail.data.transforms.boxes import random_offsets, training_boxes
 from vitrail.data.transforms.crops import crop_at, fit_batch
 from vitrail.data.transforms.fit import crop_room, fit_for_training
-from vitrail.data.transforms.resample import resize_batch, to_bytes
+from vitrail.data.transforms.resample import resize_bytes_batch
 from vitrail.errors import UsageError
 
 COUNT, HEIGHT, WIDTH = 12, 40, 56
@@ -30,7 +30,7 @@ def test_a_batch_is_fitted_like_its_images_one_by_one(crop, name, size) -> None:
     places = torch.tensor([boxes[row] for row in range(COUNT)])
 
     def resize(wanted: tuple[int, int]) -> Tensor:
-        return to_bytes(resize_batch(images, places, wanted, look.interpolation, look.antialias))
+        return resize_bytes_batch(images, places, wanted, look.interpolation, look.antialias)
 
     batch = fit_batch(resize, size, augment, 4, EPOCHS, IDS)
     assert batch.shape == (COUNT, 3, *size)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from vitrail.config import Preprocessing
 from vitrail.data.decoding.fast_decode import jpeg_backend
-from vitrail.data.transforms.resample import resize_batch, to_bytes
+from vitrail.data.transforms.resample import resize_bytes_batch
 from vitrail.errors import DataError
 
 # Boxes of one group share a canvas as large as the largest of them; groups keep a panorama from inflating the rest.
@@ -44,8 +44,8 @@ def cut_and_resize(
         )
         inside = np.concatenate([np.zeros((len(group), 2), dtype=np.int64), boxes[group, 2:]], axis=1)
         places = torch.from_numpy(inside).to(made.device, non_blocking=True)
-        resized = resize_batch(canvas, places, size, preprocessing.interpolation, preprocessing.antialias)
-        made[torch.from_numpy(group).to(made.device, non_blocking=True)] = to_bytes(resized)
+        resized = resize_bytes_batch(canvas, places, size, preprocessing.interpolation, preprocessing.antialias)
+        made[torch.from_numpy(group).to(made.device, non_blocking=True)] = resized
     return made
 
 

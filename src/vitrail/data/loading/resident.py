@@ -17,7 +17,7 @@ from vitrail.data.sources.source import Arrays, Part, Source
 from vitrail.data.transforms.boxes import training_boxes
 from vitrail.data.transforms.crops import fit_batch
 from vitrail.data.transforms.fit import Size
-from vitrail.data.transforms.resample import resize_batch, to_bytes
+from vitrail.data.transforms.resample import resize_bytes_batch
 
 # CIFAR is 150 MB; what is larger is better read from disk.
 MAX_BYTES = 2**30
@@ -98,7 +98,7 @@ def _normalised(images: Tensor, epochs: np.ndarray, ids: np.ndarray, preparation
         if augment.crop != "inception" and size == tuple(images.shape[-2:]):
             return images
         places = torch.from_numpy(corners).to(images.device)
-        return to_bytes(resize_batch(images, places, size, look.interpolation, look.antialias))
+        return resize_bytes_batch(images, places, size, look.interpolation, look.antialias)
 
     fitted = fit_batch(resize, preparation.size, augment, preparation.seed, epochs, ids)
     return augmented(fitted, epochs, ids, preparation)

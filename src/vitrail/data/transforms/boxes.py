@@ -10,7 +10,8 @@ from vitrail.runtime.counter import uniforms
 CROP = 1
 """The purpose of these draws; see `runtime/counter.py`."""
 
-_ASPECTS = (3 / 4, 4 / 3)
+# TensorFlow's defaults, which the original's pipelines leave as they are.
+_ASPECTS = (0.75, 1.33)
 _ATTEMPTS = 16
 _DRAWS = 4
 
@@ -47,7 +48,7 @@ def training_boxes(
 def inception_boxes(heights: np.ndarray, widths: np.ndarray, draws: np.ndarray, min_area: float) -> Boxes:
     """The original's "inception crop": TensorFlow's sample_distorted_bounding_box, as the input pipelines call it.
 
-    The aspect is uniform in [3/4, 4/3], the height uniform among those whose area is between `min_area` and 1 of the
+    The aspect is uniform in [0.75, 1.33], the height uniform among those whose area is between `min_area` and 1 of the
     image, the place uniform. (torchvision's RandomResizedCrop draws area and log-aspect instead: another distribution.)
     `draws`: (images, attempts, 4) in [0, 1); the first attempt that fits is taken, else the whole image.
     """

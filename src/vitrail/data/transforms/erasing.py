@@ -26,9 +26,9 @@ def draw_rectangles(seed: int, epochs: np.ndarray, ids: np.ndarray, share: float
 
 
 def erase(images: Tensor, rectangles: np.ndarray) -> Tensor:
-    """Zero a rectangle of each image (batch, channels, height, width)."""
+    """Zero a rectangle of each image (batch, channels, height, width), in place."""
     top, left, height, width = torch.from_numpy(rectangles).to(images.device, non_blocking=True)[:, :, None].unbind(1)
     y = torch.arange(images.shape[-2], device=images.device)
     x = torch.arange(images.shape[-1], device=images.device)
     rows, columns = (y >= top) & (y < top + height), (x >= left) & (x < left + width)
-    return images.masked_fill(rows[:, None, :, None] & columns[:, None, None, :], 0.0)
+    return images.masked_fill_(rows[:, None, :, None] & columns[:, None, None, :], 0.0)

@@ -45,18 +45,31 @@ def resize_batch(
     images: Tensor, boxes: Tensor, size: tuple[int, int], interpolation: Interpolation, antialias: bool
 ) -> Tensor:
     """Cut a box (top, left, height, width) out of each image (batch, channels, h, w) and resize it: not rounded."""
+    columns, rows = _both_weights(images, boxes, size, interpolation, antialias)
+    return (rows @ (images.to(rows.dtype) @ columns)).float()
+
+
+def resize_bytes_batch(
+    images: Tensor, boxes: Tensor, size: tuple[int, int], interpolation: Interpolation, antialias: bool
+) -> Tensor:
+    """The same in bytes; with antialias rounded and cut off at 0 and 255 after each product, as libraries do."""
+    columns, rows = _both_weights(images, boxes, size, interpolation, antialias)
+    narrow = images.to(rows.dtype) @ columns
+    if antialias:
+        narrow = narrow.round_().clamp_(0, 255)
+    return (rows @ narrow).round_().clamp_(0, 255).to(torch.uint8)
+
+
+def _both_weights(
+    images: Tensor, boxes: Tensor, size: tuple[int, int], interpolation: Interpolation, antialias: bool
+) -> tuple[Tensor, Tensor]:
+    """What the images are multiplied with from the right and from the left."""
     top, left, height, width = boxes.unbind(1)
     rows = resize_weights(top, height, images.shape[-2], size[0], interpolation, antialias)
     columns = resize_weights(left, width, images.shape[-1], size[1], interpolation, antialias)
     # Half precision keeps eleven bits: bytes are exact in it, and the weights are right to a tenth of a grey level.
     kind = torch.float16 if images.is_cuda else torch.float32
-    narrow = torch.matmul(images.to(kind), columns.to(kind).transpose(-1, -2).unsqueeze(1))
-    return torch.matmul(rows.to(kind).unsqueeze(1), narrow).float()
-
-
-def to_bytes(images: Tensor) -> Tensor:
-    """Round to the nearest grey level."""
-    return images.round().clamp(0, 255).to(torch.uint8)
+    return columns.to(kind).transpose(-1, -2).unsqueeze(1), rows.to(kind).unsqueeze(1)
 
 
 def _kernel(distance: Tensor, interpolation: Interpolation, sharp: bool = False) -> Tensor:
