@@ -117,8 +117,8 @@ def test_double_precision_and_odd_layouts_become_single_precision() -> None:
 def test_erasing_is_that_of_the_rectangles_and_only_when_asked_for() -> None:
     images = normalise(noise(), preset("google"))
     assert erase_some(images, EPOCHS, IDS, 3, PLAIN) is images
-    expected = erase(images, draw_rectangles(3, EPOCHS, IDS, 0.4, (6, 9)))
-    found = erase_some(images, EPOCHS, IDS, 3, AugmentConfig(erasing=0.4))
+    expected = erase(images.clone(), draw_rectangles(3, EPOCHS, IDS, 0.4, (6, 9)))
+    found = erase_some(images.clone(), EPOCHS, IDS, 3, AugmentConfig(erasing=0.4))
     assert torch.equal(found, expected)
     changed = (found != images).flatten(1).any(1).float().mean().item()
     assert 0.2 < changed < 0.5
