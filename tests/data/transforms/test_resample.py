@@ -142,14 +142,14 @@ def test_an_image_does_not_depend_on_its_neighbours() -> None:
         assert (alone[0] - together[row]).abs().max() < 1e-3
 
 
-@settings(max_examples=60)
+@settings(max_examples=200)
 @given(
     images=images_with_boxes(),
     size=st.tuples(st.integers(2, 40), st.integers(2, 40)),
     interpolation=interpolations,
     antialias=st.booleans(),
 )
-def test_bytes_are_rounded_between_the_passes_as_torchvision_does(images, size, interpolation, antialias) -> None:
+def test_bytes_are_resized_as_torchvision_resizes_them(images, size, interpolation, antialias) -> None:
     height, width, boxes = images
     pixels = noise(len(boxes), 3, height, width)
     found = resize_bytes_batch(pixels, torch.tensor(boxes), size, interpolation, antialias)
@@ -157,4 +157,4 @@ def test_bytes_are_rounded_between_the_passes_as_torchvision_does(images, size, 
         top, left, tall, wide = box
         part = image[:, top : top + tall, left : left + wide]
         theirs = functional.resize(part, list(size), interpolation=MODES[interpolation], antialias=antialias)
-        assert (mine.int() - theirs.int()).abs().max() <= (2 if antialias or interpolation == "bicubic" else 1)
+        assert (mine.int() - theirs.int()).abs().max() <= (2 if interpolation == "bicubic" else 1)

@@ -52,10 +52,11 @@ def resize_batch(
 def resize_bytes_batch(
     images: Tensor, boxes: Tensor, size: tuple[int, int], interpolation: Interpolation, antialias: bool
 ) -> Tensor:
-    """The same in bytes; with antialias rounded and cut off at 0 and 255 after each product, as libraries do."""
+    """The same in bytes; what bicubic weights carry beyond black and white is cut off after each product."""
     columns, rows = _both_weights(images, boxes, size, interpolation, antialias)
     narrow = images.to(rows.dtype) @ columns
-    if antialias:
+    if interpolation == "bicubic":
+        # As torchvision and Pillow do, whose bytes cannot hold it.
         narrow = narrow.round_().clamp_(0, 255)
     return (rows @ narrow).round_().clamp_(0, 255).to(torch.uint8)
 
