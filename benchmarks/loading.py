@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from loading_contenders import OURS, PEERS, PREFETCH, SIZE, Batches, Setting
+from loading_contenders import OURS, PEERS, PREFETCH, SIZE, Batches, Setting, preparation
 from machine import describe_machine, describe_versions
 
 from vitrail.data import open_data
 from vitrail.data.decoding.fast_decode import measure_difference
+from vitrail.data.loading.difference import batch_difference
 from vitrail.data.pack import PackOptions, pack
 
 
@@ -110,7 +111,9 @@ def _difference(folder: Path, device: torch.device) -> list[str]:
     lines = ["", "How far the fast decoder is from Pillow, in grey levels of 255:", ""]
     for where in dict.fromkeys(["cpu", device.type]):
         seen = measure_difference(source, device=where, at_most=64)
-        lines.append(f"- {seen.decoder}: mean {seen.mean:.4f}, largest {seen.largest} ({seen.images} photos)")
+        lines.append(f"- {seen.decoder}, whole photos: mean {seen.mean:.4f}, largest {seen.largest} ({seen.images})")
+        seen = batch_difference(source, preparation("fast"), device=where, images=64)
+        lines.append(f"- {seen.decoder}, training crops: mean {seen.mean:.4f}, largest {seen.largest} ({seen.images})")
     return lines
 
 

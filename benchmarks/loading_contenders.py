@@ -38,18 +38,21 @@ class Setting:
 Batches = Iterator[tuple[Tensor, Tensor]]
 
 
-def ours(setting: Setting, data: Path, decoder: str) -> Batches:
-    """Ours: bilinear with antialias, as the others."""
-    source = open_data(data)
-    look = Preprocessing(mean=HALF, std=HALF, interpolation="bilinear")
-    preparation = Preparation(
+def preparation(decoder: str) -> Preparation:
+    """Bilinear with antialias, as the others."""
+    return Preparation(
         size=(SIZE, SIZE),
-        preprocessing=look,
+        preprocessing=Preprocessing(mean=HALF, std=HALF, interpolation="bilinear"),
         augment=AugmentConfig(min_area=MIN_AREA),
         decoder=decoder,  # type: ignore[arg-type]
     )
+
+
+def ours(setting: Setting, data: Path, decoder: str) -> Batches:
+    """Ours, from files or from a packed copy."""
+    source = open_data(data)
     stream = Stream(length=len(source), batch_size=setting.batch, seed=0)
-    for batch in training_batches(source, stream, preparation, device=setting.device, workers=setting.workers):
+    for batch in training_batches(source, stream, preparation(decoder), device=setting.device, workers=setting.workers):
         yield batch.images, batch.targets
 
 

@@ -1,6 +1,7 @@
 """Batches: what is in them, that nothing is lost or read too soon, and that a bad file has a name."""
 
 import os
+import re
 import time
 from collections.abc import Iterable
 from itertools import islice
@@ -16,6 +17,7 @@ from vitrail.config import AugmentConfig, Preprocessing, preset
 from vitrail.data.loading import prepare, workers
 from vitrail.data.loading.loader import evaluation_batches, training_batches
 from vitrail.data.loading.order import Stream
+from vitrail.data.loading.prepare import Preparation
 from vitrail.data.sources.folder import open_folder
 from vitrail.data.sources.source import Arrays, Encoded, Part, Source
 from vitrail.errors import DataError, UsageError
@@ -366,3 +368,46 @@ def test_a_worker_that_dies_is_told(monkeypatch):
         list(evaluation_batches(source, prepared(size=(8, 8)), batch_size=8, workers=2))
     assert caught.value.exit_code == 3
     assert left_running() == []
+
+
+def test_a_run_has_one_seed() -> None:
+    source = make_arrays(12)
+    preparation = Preparation(size=(8, 8), preprocessing=preset("google"), augment=AugmentConfig(), seed=99)
+    first, second, again = (
+        next(training_batches(source, Stream(length=12, batch_size=12, seed=seed), preparation)) for seed in (1, 2, 1)
+    )
+    order = [np.argsort(batch.ids) for batch in (first, second, again)]
+    assert not torch.equal(first.images[order[0]], second.images[order[1]])
+    assert torch.equal(first.images, again.images)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"length": 11}, "the stream is of 11 images; wanted the 12 of the source"),
+        ({"batch_size": 1}, "a batch has one image"),
+        ({"augment": None}, "there is no augmentation"),
+        ({"start": -1}, "start is -1"),
+    ],
+)
+def test_what_cannot_be_trained_on(changed, words) -> None:
+    asked = {"length": 12, "batch_size": 4, "start": 0, "augment": AugmentConfig(mixup=0.2), **changed}
+    preparation = Preparation(size=(8, 8), preprocessing=preset("google"), augment=asked["augment"])
+    stream = Stream(length=asked["length"], batch_size=asked["batch_size"], seed=0)
+    with pytest.raises(UsageError, match=re.escape(words)):
+        next(training_batches(make_arrays(12), stream, preparation, start=asked["start"]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"), [({"channels": 2}, "channels is 2"), ({"decoder": "turbo"}, "decoder"), ({"size": 0}, "size")]
+)
+def test_preparations_that_make_no_sense(changed, words) -> None:
+    with pytest.raises(UsageError, match=words):
+        Preparation(**{"size": 8, "preprocessing": preset("google"), **changed})
+
+
+def test_batches_go_to_any_device() -> None:
+    source = make_arrays(6)
+    preparation = Preparation(size=8, preprocessing=preset("google"), augment=AugmentConfig(crop="whole"))  # type: ignore[arg-type]
+    batch = next(training_batches(source, Stream(length=6, batch_size=6, seed=0), preparation, device="meta"))
+    assert batch.images.device.type == batch.targets.device.type == "meta"

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -139,6 +140,42 @@ def test_a_worker_that_hangs():
     assert str(error) == (
         "no data worker answered for 1 seconds. Run with --workers 0 to see what it says in this process."
     )
+
+
+def test_a_worker_that_is_frozen():
+    def freeze(number: int) -> torch.Tensor:
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return torch.full((100,), number)
+
+    begun = time.monotonic()
+    error = failure(freeze, timeout=1)
+    assert isinstance(error, WorkerError)
+    assert str(error).startswith("no data worker answered for 1 seconds.")
+    assert time.monotonic() - begun < 20
+
+
+def test_a_worker_that_freezes_while_it_hands_over():
+    def freeze(number: int) -> torch.Tensor:
+        if number == 2:
+            # After the answer is in the pipe and before the file behind it is asked for.
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+        return torch.full((100,), number)
+
+    items = in_workers(freeze, lambda: range(50), workers=1, timeout=1)
+    assert int(next(items)[0]) == 0
+    time.sleep(0.5)
+    with pytest.raises(WorkerError, match="no data worker answered"):
+        list(items)
+
+
+def test_weights_do_not_depend_on_the_workers():
+    def drawn(workers: int) -> float:
+        torch.manual_seed(0)
+        list(in_workers(abs, lambda: range(4), workers=workers))
+        return torch.rand(1).item()
+
+    assert drawn(0) == drawn(1) == drawn(2)
 
 
 def test_slow_is_not_dead():

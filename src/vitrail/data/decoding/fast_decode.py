@@ -62,10 +62,18 @@ def draft_scale(box: tuple[int, int, int, int], size: tuple[int, int]) -> int:
 
 
 def decode_fast(
-    encoded: bytes, header: JpegHeader, box: tuple[int, int, int, int], size: tuple[int, int]
+    encoded: bytes,
+    header: JpegHeader,
+    box: tuple[int, int, int, int],
+    size: tuple[int, int],
+    *,
+    may_shrink: bool = True,
 ) -> tuple[Tensor, tuple[int, int, int, int]]:
-    """Decode a plain JPEG, at a fraction of its size when the box allows it; returns pixels and the box in them."""
-    scale = draft_scale(box, size)
+    """Decode a plain JPEG, at a fraction of its size when the box allows it; returns pixels and the box in them.
+
+    Decoding smaller is a low-pass filter, so it may be done only where the resize would have one too.
+    """
+    scale = draft_scale(box, size) if may_shrink else 1
     if scale == 1:
         return jpeg_backend().on_cpu(as_tensor(encoded)), box
     image = Image.open(io.BytesIO(encoded), formats=("JPEG",))
@@ -100,7 +108,7 @@ class PixelDifference:
 def measure_difference(
     source: Source, *, device: str = "cpu", at_most: int = 32, policy: DecodePolicy | None = None
 ) -> PixelDifference:
-    """Compare the fast decoder with Pillow on the first plain JPEGs of a source, for the record of a run."""
+    """Compare the fast decoder itself with Pillow on the first plain JPEGs of a source."""
     from vitrail.data.decoding.jpeg import read_jpeg_header
 
     backend, differences, largest = jpeg_backend(), [], 0

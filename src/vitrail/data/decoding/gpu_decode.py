@@ -13,15 +13,25 @@ from vitrail.errors import DataError
 _CANVAS_BYTES = 2**28
 
 
-def decode_on_gpu(jpegs: list[Tensor], device: torch.device) -> list[Tensor]:
-    """Decode a list of JPEGs into tensors (3, height, width) on the GPU."""
+def decode_on_gpu(jpegs: list[Tensor], where: list[str], device: torch.device) -> list[Tensor]:
+    """Decode JPEGs into tensors (3, height, width) on the GPU; one that it cannot decode is named."""
     try:
         return jpeg_backend().on_gpu(jpegs, device)
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0][:160]
+        for jpeg, place in zip(jpegs, where, strict=True):
+            _decode_alone(jpeg, place, device)
+        raise error
+
+
+def _decode_alone(jpeg: Tensor, where: str, device: torch.device) -> None:
+    try:
+        jpeg_backend().on_gpu([jpeg], device)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0][:120]
         raise DataError(
-            f"the GPU could not decode one of {len(jpegs)} JPEGs ({reason})",
-            fix="`vitrail data check` lists bad files; --decoder pillow decodes on the CPU.",
+            f"the GPU could not decode the JPEG ({reason})",
+            where=where,
+            fix="`vitrail data check` tells whether the file is bad; --decoder pillow decodes on the CPU.",
         ) from None
 
 

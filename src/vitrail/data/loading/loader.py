@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitrail.config.checks import count
 from vitrail.data.decoding.gpu_decode import cut_and_resize, decode_on_gpu
 from vitrail.data.loading.order import Picks, Stream, evaluation_picks
 from vitrail.data.loading.prefetch import prefetched
@@ -19,7 +20,7 @@ from vitrail.data.sources.source import Source
 from vitrail.data.transforms.augment import augment_bytes, erase_some, normalise
 from vitrail.data.transforms.crops import fit_batch
 from vitrail.data.transforms.mixing import draw_mix, mix_images
-from vitrail.errors import DataError
+from vitrail.errors import DataError, UsageError
 
 Empty = Callable[[torch.Size], Tensor]
 
@@ -56,9 +57,12 @@ def training_batches(
     device = torch.device(device)
     on_gpu = device.type == "cuda"
     fast = preparation.decoder == "fast" and preparation.channels == 3
-    preparation = replace(preparation, leave_jpegs=on_gpu and fast, augment_here=not on_gpu)
+    preparation = replace(
+        for_stream(preparation, stream, source), leave_jpegs=on_gpu and fast, augment_here=device.type == "cpu"
+    )
+    count("start", start)
     steps = itertools.count(start) if stop is None else range(start, stop)
-    empty = None if on_gpu else Recycled().empty
+    empty = Recycled().empty if device.type == "cpu" else None
     chunk = CHUNK_OF_FILES if preparation.leave_jpegs else CHUNK
 
     def requests() -> Iterator[Picks]:
@@ -84,6 +88,18 @@ def training_batches(
     return _ahead(batches, device, workers)
 
 
+def for_stream(preparation: Preparation, stream: Stream, source: Source) -> Preparation:
+    """The preparation with the seed of the stream: a run has one."""
+    augment = preparation.augment
+    if augment is None:
+        raise UsageError("there is no augmentation", wanted="augment=AugmentConfig(...) for training")
+    if stream.length != len(source):
+        raise UsageError(f"the stream is of {stream.length:,} images", wanted=f"the {len(source):,} of the source")
+    if augment.is_mixing and len(stream.step(0)) < 2:
+        raise UsageError("a batch has one image", wanted="two or more for mixup and CutMix")
+    return replace(preparation, seed=stream.seed)
+
+
 def evaluation_batches(
     source: Source,
     preparation: Preparation,
@@ -97,7 +113,7 @@ def evaluation_batches(
     """Every image of the source once, in its order, decoded by Pillow; the last batch is short."""
     device = torch.device(device)
     preparation = replace(preparation, augment=None, leave_jpegs=False, augment_here=False)
-    empty = None if device.type == "cuda" else Recycled().empty
+    empty = Recycled().empty if device.type == "cpu" else None
 
     def wanted() -> Iterable[Picks]:
         return evaluation_picks(len(source), batch_size, rank, ranks)
@@ -164,13 +180,14 @@ def _gather(taken: _Taken, device: torch.device) -> _Gathered:
     firsts = np.cumsum([0] + [len(chunk.ids) for chunk in chunks[:-1]])
     left = [(chunk.left, first) for chunk, first in zip(chunks, firsts, strict=True) if chunk.left is not None]
     encoded = [jpeg for part, _ in left for jpeg in part.data.split(part.lengths.tolist())]
+    where = [place for part, _ in left for place in part.where]
     return _Gathered(
         images=_moved(_images(chunks), device),
         targets=_moved(_targets(chunks), device),
         ids=np.concatenate([chunk.ids for chunk in chunks]),
         epochs=np.concatenate([chunk.epochs for chunk in chunks]),
         step=taken.step,
-        decoded=decode_on_gpu(encoded, device) if encoded else [],
+        decoded=decode_on_gpu(encoded, where, device) if encoded else [],
         rows=np.concatenate([part.rows + first for part, first in left]) if left else np.zeros(0, dtype=np.int64),
         boxes=np.concatenate([part.boxes for part, _ in left]) if left else np.zeros((0, 4), dtype=np.int64),
     )
@@ -235,7 +252,7 @@ def _moved(parts: list[Tensor], device: torch.device) -> Tensor:
     if not parts:
         return torch.empty(0, device=device)
     if device.type != "cuda":
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).to(device)
     size = sum(len(part) for part in parts)
     pinned = torch.empty(size, *parts[0].shape[1:], dtype=parts[0].dtype, pin_memory=True)
     torch.cat(parts, out=pinned)

@@ -7,10 +7,9 @@ from functools import lru_cache
 import numpy as np
 
 from vitrail.config.checks import count, positive
+from vitrail.data.purposes import Purpose
 from vitrail.errors import UsageError
 from vitrail.runtime.counter import permutation
-
-_ORDER = 2
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Stream:
 @lru_cache(maxsize=2)
 def epoch_order(seed: int, epoch: int, length: int) -> np.ndarray:
     """The order of all images in one epoch."""
-    order = permutation(seed, _ORDER, epoch, length)
+    order = permutation(seed, Purpose.ORDER, epoch, length)
     return order.astype(np.int32) if length < 2**31 else order
 
 

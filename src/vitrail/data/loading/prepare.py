@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
-from vitrail.config import AugmentConfig, DecodePolicy, Preprocessing
+from vitrail.config import AugmentConfig, DecodePolicy, Preprocessing, pair
 from vitrail.data.decoding.decode import Mode, check_size, decode, open_image, orientation, pixels
 from vitrail.data.decoding.fast_decode import Decoder, as_tensor, decode_fast
 from vitrail.data.decoding.jpeg import JpegHeader, read_jpeg_header
@@ -18,12 +19,13 @@ from vitrail.data.sources.source import Encoded, Source
 from vitrail.data.transforms.augment import augment_bytes
 from vitrail.data.transforms.boxes import Boxes, random_offsets, training_boxes
 from vitrail.data.transforms.fit import Box, crop_room, fit_for_evaluation, fit_for_training
-from vitrail.errors import DataError
+from vitrail.errors import DataError, UsageError, choose
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 _SIDEWAYS = (5, 6, 7, 8)
+_PNG_ORIENTATION = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
 # A file on a network drive may be gone for a moment.
 _PATIENCE = 0.2
 
@@ -37,14 +39,21 @@ class Preparation:
     channels: int = 3
     augment: AugmentConfig | None = None
     """None prepares for evaluation."""
-    seed: int = 0
     decoder: Decoder = "pillow"
     """Only training looks at it: evaluation is always decoded by Pillow."""
-    leave_jpegs: bool = False
-    """Hand plain JPEGs on as they are, to be decoded on the GPU."""
-    augment_here: bool = False
-    """Flip and RandAugment in the worker, when there is no GPU to do it."""
     policy: DecodePolicy = field(default_factory=DecodePolicy)
+    seed: int = 0
+    """Set by the loader: that of the stream."""
+    leave_jpegs: bool = False
+    """Set by the loader: hand plain JPEGs on as they are, to be decoded on the GPU."""
+    augment_here: bool = False
+    """Set by the loader: flip and RandAugment in the worker, when there is no GPU to do it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", pair(self.size, "size"))
+        if self.channels not in (1, 3):
+            raise UsageError(f"channels is {self.channels}", wanted="1 for grey or 3 for colour")
+        choose("decoder", self.decoder, ["pillow", "fast"])
 
     @property
     def mode(self) -> Mode:
@@ -60,6 +69,8 @@ class LeftJpegs:
     """Their files, one after the other."""
     lengths: np.ndarray
     """Bytes of each."""
+    where: tuple[str, ...]
+    """Where a person finds each."""
     rows: np.ndarray
     """The place of each in the chunk."""
     boxes: np.ndarray
@@ -139,6 +150,7 @@ def _left(opened: list[_Opened], rows: list[int], boxes: Boxes) -> LeftJpegs:
     return LeftJpegs(
         data=as_tensor(b"".join(encoded)),
         lengths=np.array([len(item) for item in encoded], dtype=np.int64),
+        where=tuple(opened[row].where for row in rows),
         rows=np.array(rows, dtype=np.int64),
         boxes=np.array([boxes[row] for row in rows], dtype=np.int64),
     )
@@ -169,16 +181,22 @@ def _open(source: Source, index: int, preparation: Preparation) -> _Opened:
         check_size(header.height, header.width, where=where, policy=preparation.policy)
         return _Opened(encoded, where, header.height, header.width, header)
     image = open_image(encoded, where=where, policy=preparation.policy)
-    turned = orientation(image) in _SIDEWAYS
+    turned = _may_be_turned(image, encoded) and orientation(image) in _SIDEWAYS
     return _Opened(encoded, where, *((image.width, image.height) if turned else (image.height, image.width)))
+
+
+def _may_be_turned(image: Image.Image, encoded: bytes) -> bool:
+    """Whether it is worth asking: for a PNG without such a block Pillow would decode it all to find none."""
+    return image.format != "PNG" or any(mark in encoded for mark in _PNG_ORIENTATION)
 
 
 def _decoded(item: _Opened, box: Box, preparation: Preparation) -> tuple[Tensor, Box]:
     """Pixels (channels, height, width) and the box in them, which a decoder that shrinks has moved."""
     if item.jpeg is not None and isinstance(item.encoded, bytes):
         try:
-            return decode_fast(item.encoded, item.jpeg, box, preparation.size)
-        except (RuntimeError, OSError) as error:
+            shrink = preparation.preprocessing.antialias
+            return decode_fast(item.encoded, item.jpeg, box, preparation.size, may_shrink=shrink)
+        except (RuntimeError, OSError, Image.DecompressionBombError) as error:
             reason = str(error).strip().splitlines()[0][:120]
             raise DataError(f"the JPEG data is damaged or cut off ({reason})", where=item.where) from None
     if isinstance(item.encoded, np.ndarray) and item.encoded.ndim == preparation.channels == 3:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitrail.data.decoding.decode import decode, pixels
-from vitrail.data.loading.loader import Batch, augmented, mixed
+from vitrail.data.loading.loader import Batch, augmented, for_stream, mixed
 from vitrail.data.loading.order import Stream
 from vitrail.data.loading.prefetch import prefetched
 from vitrail.data.loading.prepare import Preparation
@@ -50,7 +50,7 @@ def resident_batches(
 ) -> Iterator[Batch]:
     """What `training_batches` gives, from a set that lives on the device."""
     device = torch.device(device)
-    preparation = replace(preparation, augment_here=False)
+    preparation = replace(for_stream(preparation, stream, source), augment_here=False)
     stored = resident_pixels(source, preparation.channels, device)
     steps = iter(itertools.count(start) if stop is None else range(start, stop))
 

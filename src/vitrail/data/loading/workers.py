@@ -1,7 +1,10 @@
 """Worker processes that do what is asked in the order it is asked; when one fails, the cause has a name."""
 
+import contextlib
 import multiprocessing
+import os
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +24,7 @@ Made = TypeVar("Made")
 TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 5.0
 _AHEAD = 4
+_ALONE = "Run with --workers 0 to see what it says in this process."
 # What torch says.
 _SILENCE = "DataLoader timed out"
 _NO_SHARED_MEMORY = ("shared memory", "Bus error", "No space left")
@@ -55,34 +59,72 @@ def in_workers(
         collate_fn=_shared,
         worker_init_fn=_start_worker,
         prefetch_factor=_AHEAD,
+        # Of its own, because torch would draw a seed from the generator that weights are initialised with.
+        generator=torch.Generator(),
         timeout=min(_POLL_SECONDS, timeout),
     )
     others = set(multiprocessing.active_children())
     made = iter(loader)
     processes = set(multiprocessing.active_children()) - others
+    watchdog = _Watchdog(processes, timeout + 2 * min(_POLL_SECONDS, timeout))
     failure: Exception | None = None
-    asked = time.monotonic()
-    while failure is None:
-        try:
-            item = next(made)
-        except StopIteration:
-            return
-        except Exception as error:
-            # torch looks for dead workers when its time is up, so it is given little at a time.
-            if not str(error).startswith(_SILENCE) or time.monotonic() - asked >= timeout:
-                traceback.clear_frames(error.__traceback__)
-                failure = _named(error, processes, timeout)
-            continue
-        if isinstance(item, VitrailError):
-            failure = item
-            continue
-        yield item
-        asked = time.monotonic()
+    try:
+        while failure is None:
+            watchdog.waiting_since = watchdog.waiting_since or time.monotonic()
+            try:
+                item = next(made)
+            except StopIteration:
+                return
+            except Exception as error:
+                # torch looks for dead workers when its time is up, so it is given little at a time.
+                if not str(error).startswith(_SILENCE) or time.monotonic() - watchdog.waiting_since >= timeout:
+                    traceback.clear_frames(error.__traceback__)
+                    failure = _silent(timeout) if watchdog.has_bitten else _named(error, processes, timeout)
+                continue
+            watchdog.waiting_since = None
+            if isinstance(item, VitrailError):
+                failure = item
+                continue
+            yield item
+    finally:
+        watchdog.stop()
     # Before it is raised, because a traceback would keep the processes; a silent one would be waited for.
     for process in processes:
-        process.terminate()
+        _end(process)
     del made
     raise failure
+
+
+class _Watchdog:
+    """Ends workers that are frozen: torch waits for what such a one was about to hand over, without any limit."""
+
+    def __init__(self, processes: Iterable[BaseProcess], limit: float) -> None:
+        self.has_bitten = False
+        self.waiting_since: float | None = None
+        self._processes, self._limit = processes, limit
+        self._stopped = threading.Event()
+        threading.Thread(target=self._watch, name="vitrail watchdog", daemon=True).start()
+
+    def stop(self) -> None:
+        """There is nothing more to wait for."""
+        self._stopped.set()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(min(_POLL_SECONDS, self._limit / 4)):
+            since = self.waiting_since
+            if since is not None and time.monotonic() - since > self._limit:
+                self.has_bitten = True
+                for process in self._processes:
+                    _end(process)
+                return
+
+
+def _end(process: BaseProcess) -> None:
+    """End a worker of ours; one that is stopped has to go on to hear of it."""
+    process.terminate()
+    if process.pid is not None and hasattr(signal, "SIGCONT"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGCONT)
 
 
 class _Making(Dataset[Made | VitrailError], Generic[Request, Made]):
@@ -122,7 +164,6 @@ def _start_worker(_number: int) -> None:
 def _named(error: Exception, processes: Iterable[BaseProcess], timeout: float) -> Exception:
     text = str(error)
     ends = sorted({process.exitcode for process in processes if process.exitcode is not None})
-    alone = "Run with --workers 0 to see what it says in this process."
     if any(words in text for words in _NO_SHARED_MEMORY) or -signal.SIGBUS in ends:
         return WorkerError(
             "shared memory (/dev/shm) is full, so a data worker could not hand its images over",
@@ -135,7 +176,9 @@ def _named(error: Exception, processes: Iterable[BaseProcess], timeout: float) -
         )
     if ends:
         how = ", ".join(f"exit code {end}" if end >= 0 else f"signal {-end}, {signal.strsignal(-end)}" for end in ends)
-        return WorkerError(f"a data worker died ({how})", fix=alone)
-    if text.startswith(_SILENCE):
-        return WorkerError(f"no data worker answered for {timeout:.0f} seconds", fix=alone)
-    return error
+        return WorkerError(f"a data worker died ({how})", fix=_ALONE)
+    return _silent(timeout) if text.startswith(_SILENCE) else error
+
+
+def _silent(timeout: float) -> WorkerError:
+    return WorkerError(f"no data worker answered for {timeout:.0f} seconds", fix=_ALONE)

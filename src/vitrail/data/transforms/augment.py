@@ -7,18 +7,16 @@ import torch
 from torch import Tensor
 
 from vitrail.config import AugmentConfig, Preprocessing
+from vitrail.data.purposes import Purpose
 from vitrail.data.transforms.erasing import draw_rectangles, erase
 from vitrail.data.transforms.randaugment import draw_layers, randaugment
 from vitrail.runtime.counter import uniforms
-
-FLIP = 6
-"""The purpose of these draws; see `runtime/counter.py`."""
 
 
 def augment_bytes(images: Tensor, epochs: np.ndarray, ids: np.ndarray, seed: int, augment: AugmentConfig) -> Tensor:
     """Flip and RandAugment bytes (batch, channels, height, width) in place: a function of (seed, epoch, id) each."""
     if augment.flip:
-        mirrored = torch.from_numpy(np.flatnonzero(uniforms(seed, FLIP, epochs, ids, 1)[:, 0] < 0.5))
+        mirrored = torch.from_numpy(np.flatnonzero(uniforms(seed, Purpose.FLIP, epochs, ids, 1)[:, 0] < 0.5))
         mirrored = mirrored.to(images.device, non_blocking=True)
         images[mirrored] = images[mirrored].flip(-1)
     if augment.randaugment_layers:

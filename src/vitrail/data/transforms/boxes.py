@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vitrail.config import AugmentConfig
+from vitrail.data.purposes import Purpose
 from vitrail.runtime.counter import uniforms
-
-CROP = 1
-"""The purpose of these draws; see `runtime/counter.py`."""
 
 # TensorFlow's defaults, which the original's pipelines leave as they are.
 _ASPECTS = (0.75, 1.33)
@@ -41,7 +39,7 @@ def training_boxes(
     heights, widths = np.asarray(heights, dtype=np.int64), np.asarray(widths, dtype=np.int64)
     if augment.crop != "inception":
         return whole_boxes(heights, widths)
-    draws = uniforms(seed, CROP, epochs, ids, _ATTEMPTS * _DRAWS).reshape(*ids.shape, _ATTEMPTS, _DRAWS)
+    draws = uniforms(seed, Purpose.CROP, epochs, ids, _ATTEMPTS * _DRAWS).reshape(*ids.shape, _ATTEMPTS, _DRAWS)
     return inception_boxes(heights, widths, draws, augment.min_area)
 
 
@@ -81,5 +79,5 @@ def inception_boxes(heights: np.ndarray, widths: np.ndarray, draws: np.ndarray, 
 
 def random_offsets(seed: int, epochs: np.ndarray, ids: np.ndarray, room: tuple[int, int]) -> np.ndarray:
     """Top-left corners of random crops that leave `room` = (rows, columns) to move: integers (images, 2)."""
-    draws = uniforms(seed, CROP, epochs, ids, 2)
+    draws = uniforms(seed, Purpose.CROP, epochs, ids, 2)
     return np.floor(draws * (np.asarray(room) + 1)).astype(np.int64)

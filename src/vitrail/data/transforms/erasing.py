@@ -4,10 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitrail.data.purposes import Purpose
 from vitrail.runtime.counter import uniforms
-
-ERASING = 4
-"""The purpose of these draws; see `runtime/counter.py`."""
 
 _AREA = (0.02, 1 / 3)
 _ASPECT = (0.3, 1 / 0.3)
@@ -16,7 +14,7 @@ _DRAWS = 5
 
 def draw_rectangles(seed: int, epochs: np.ndarray, ids: np.ndarray, share: float, size: tuple[int, int]) -> np.ndarray:
     """Top, left, height and width of what is erased from each image, as integers (images, 4); zeros erase nothing."""
-    draws = uniforms(seed, ERASING, epochs, ids, _DRAWS)
+    draws = uniforms(seed, Purpose.ERASING, epochs, ids, _DRAWS)
     area = (_AREA[0] + (_AREA[1] - _AREA[0]) * draws[:, 1]) * size[0] * size[1]
     aspect = np.exp(np.log(_ASPECT[0]) + (np.log(_ASPECT[1]) - np.log(_ASPECT[0])) * draws[:, 2])
     sides = np.stack([np.sqrt(area * aspect), np.sqrt(area / aspect)], axis=1)

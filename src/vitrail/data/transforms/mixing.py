@@ -6,10 +6,8 @@ import torch
 from torch import Tensor
 
 from vitrail.config import AugmentConfig
+from vitrail.data.purposes import Purpose
 from vitrail.runtime.counter import uniforms
-
-MIXING = 5
-"""The purpose of these draws; see `runtime/counter.py`."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ def draw_mix(augment: AugmentConfig, seed: int, step: int) -> Mix | None:
         return None
     from scipy.special import betaincinv
 
-    which, share, y, x = (float(value) for value in uniforms(seed, MIXING, 0, step, 4))
+    which, share, y, x = (float(value) for value in uniforms(seed, Purpose.MIXING, 0, step, 4))
     cut = augment.cutmix > 0 and (augment.mixup == 0 or which < 0.5)
     power = augment.cutmix if cut else augment.mixup
     keep = float(betaincinv(power, power, share))

@@ -17,10 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitrail.data.purposes import Purpose
 from vitrail.runtime.counter import uniforms
-
-RANDAUGMENT = 3
-"""The purpose of these draws; see `runtime/counter.py`."""
 
 OPERATIONS = (
     *("autocontrast", "equalize", "invert", "rotate", "posterize", "solarize", "color", "contrast"),
@@ -46,7 +44,7 @@ class Layer:
 
 def draw_layers(seed: int, epochs: np.ndarray, ids: np.ndarray, layers: int) -> list[Layer]:
     """What happens to each image of a batch: a function of (seed, epoch, id) alone."""
-    draws = uniforms(seed, RANDAUGMENT, epochs, ids, layers * _DRAWS).reshape(len(ids), layers, _DRAWS)
+    draws = uniforms(seed, Purpose.RANDAUGMENT, epochs, ids, layers * _DRAWS).reshape(len(ids), layers, _DRAWS)
     return [
         Layer(
             operation=np.floor(draws[:, layer, 0] * len(OPERATIONS)).astype(np.int64),
@@ -136,7 +134,8 @@ def _table(operation: str, level: float, pixels: int) -> np.ndarray:
         shift = min(max(8 - int(level * 4), 0), 7)
         return grey >> shift << shift
     if operation == "solarize":
-        return np.where(grey < int(level * 256), grey, 255 - grey)
+        # The original compares bytes with this number, which wraps: at magnitude 10 and 20 all is inverted.
+        return np.where(grey < int(level * 256) % 256, grey, 255 - grey)
     if operation == "solarize_add":
         return np.where(grey < 128, np.clip(grey + int(level * 110), 0, 255), grey)
     behind = 0 if operation == "brightness" else int(min(pixels / 256, 255))
