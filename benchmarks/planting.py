@@ -17,6 +17,10 @@ _FIRST = 1_000_000
 _BLANK = 12
 
 
+# JPEG has no checksum: a decoder reads on with other pixels, and nothing in the file says that they are wrong.
+UNKNOWABLE = "cannot be known"
+
+
 @dataclass(frozen=True)
 class Fault:
     """A planted fault: the heading under which it should be told, and the files it is about.
@@ -98,6 +102,10 @@ def _unreadable(planter: _Planter) -> Iterator[Fault]:
         broken = bytearray(planter.encoded("PNG"))
         broken[len(broken) // 2 + number] ^= 0xFF
         yield _file(planter, "PNG with a flipped byte", f"flipped-{number}.png", bytes(broken))
+    for number in range(20):
+        broken = bytearray(planter.encoded("JPEG", quality=90))
+        broken[planter.random.randrange(len(broken) // 10, len(broken) - 2)] ^= 0x55
+        yield _file(planter, "JPEG with a flipped byte", f"flipped-{number}.jpg", bytes(broken), UNKNOWABLE)
     for number in range(3):
         yield _file(planter, "file of 0 bytes", f"empty-{number}.jpg", b"")
         yield _file(planter, "HTML named .jpg", f"page-{number}.jpg", b"<!doctype html><title>404</title>")

@@ -66,7 +66,7 @@ def test_the_python_runs(checkout) -> None:
     assert "load_model" in program
     names: dict = {}
     exec(compile(program, "README.md", "exec"), names)
-    assert names["logits"].shape == (2, 5)
+    assert names["logits"].shape == (2, 10)
     assert names["tokens"].shape == (2, 129, 48)
     assert names["attention"][0].shape == (2, 4, 129, 129)
     assert (checkout / "my-model.npz").exists()

@@ -144,7 +144,7 @@ def test_a_split_is_written_that_data_takes(capsys, faulty, tmp_path):
     (faulty / "train" / "dog" / "same.png").unlink()
     target = tmp_path / "split.csv"
     _, err = called(capsys, 3, faulty, "--write-split", target)
-    assert f"note: {target}: train 12, val 8; 1 image moved. Use it with --data {target}." in err
+    assert f"note: {target}: train 12, val 8; 1 image put into another split. Use it in place of the folder." in err
     assert f"note: 1 image that training could not use left out of {target}." in err
     out, err = called(capsys, 0, target)
     assert "20 images (train 12, val 8)" in out
@@ -156,7 +156,7 @@ def test_a_folder_without_splits_is_divided(capsys, tmp_path):
     target = tmp_path / "split.csv"
     before = state_of(data)
     _, err = called(capsys, 0, data, "--write-split", target)
-    assert "train 32, val 4, test 4; 8 images moved" in err
+    assert "train 32, val 4, test 4; 8 images put into another split" in err
     assert state_of(data) == before
 
 

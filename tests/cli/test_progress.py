@@ -55,6 +55,16 @@ def test_fast_work_says_nothing_and_slow_work_speaks_every_ten_seconds(capsys, c
     assert lines[0].startswith("packing: 5,010 of 100,000 files (5%), ")
 
 
+def test_nothing_is_said_while_nothing_is_done(capsys, clock):
+    with progress("checking", 1000) as advance:
+        clock.now += 30
+        advance(0)
+        assert capsys.readouterr().err == ""
+        clock.now += 10
+        advance(40)
+    assert capsys.readouterr().err == "checking: 40 of 1,000 images (4%), 1/s, 16:00 left\n"
+
+
 def test_hours_are_hours(capsys, clock):
     with progress("checking", 1_000_000) as advance:
         clock.now += 10

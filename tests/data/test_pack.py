@@ -25,6 +25,7 @@ from vitrail.data.sources.folder import open_folder
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.packed import Packed, open_packed
 from vitrail.data.sources.source import Arrays, Encoded, Source
+from vitrail.data.sources.table import open_table
 from vitrail.errors import DataError, DiskError, UsageError, VitrailError
 
 OPTIONS = PackOptions(short_side=18)
@@ -83,7 +84,7 @@ def test_labels_classes_and_names_are_kept(photos, tmp_path):
         copy = copies[split]
         assert copy.classes == source.classes == ("ant", "bee", "cow")
         assert copy.labels.values.tolist() == source.labels.values.tolist()
-        assert (copy.name, copy.split, copy.notes) == (str(tmp_path / "copy"), split, ())
+        assert (copy.name, copy.split) == (str(tmp_path / "copy"), split)
         assert copy.where(3) == f"{tmp_path}/copy/{split}.pixels: image 3"
     record = json.loads((tmp_path / "copy" / "pack.json").read_text())
     assert record["format"] == "vitrail-pack/1"
@@ -158,6 +159,18 @@ def test_notes_are_kept_and_told_once(tmp_path):
     for source in sources.values():
         source.notes = ("3 hidden files ignored.",)
     assert pack(sources, tmp_path / "copy", OPTIONS)["val"].notes == ("3 hidden files ignored.",)
+
+
+def test_what_is_lost_is_told(photos, tmp_path):
+    larger = sum(min(Image.open(path).size) > 18 for path in photos.rglob("*.*"))
+    assert pack(splits(photos), tmp_path / "copy", OPTIONS)["val"].notes == (
+        f"packed at short side 18: {larger} larger images were reduced, so evaluating them from the copy gives other "
+        "pixels than from the files, and training at more than 18 pixels enlarges them again.",
+    )
+    assert pack(splits(photos), tmp_path / "whole", PackOptions(short_side=99))["val"].notes == ()
+    assert pack(splits(photos), tmp_path / "jpegs", PackOptions(short_side=99, quality=90))["val"].notes == (
+        "packed as JPEGs of quality 90: evaluating them gives other pixels than the files.",
+    )
 
 
 def test_progress_counts_every_image(photos, tmp_path):
@@ -345,14 +358,69 @@ def test_other_settings_start_afresh(photos, tmp_path, other):
     assert contents(tmp_path / "copy") == contents(tmp_path / "expected")
 
 
-def test_other_data_starts_afresh(tmp_path):
-    make_folder(tmp_path / "photos", 20)
+def repaint(path: Path) -> None:
+    """Other pixels in a file of the same size."""
+    before = path.stat().st_size
+    Image.fromarray(255 - np.asarray(Image.open(path))).save(path)
+    assert path.stat().st_size == before
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def add_before(path: Path) -> None:
+    picture(77).save(path.with_name("  new.png"))
+
+
+def replace_by_a_larger_one(path: Path) -> None:
+    Image.new("RGB", (50, 50)).save(path)
+
+
+CHANGES = [(repaint, 4), (remove, 4), (add_before, 0), (replace_by_a_larger_one, 4)]
+
+
+@pytest.mark.parametrize(("change", "kept"), CHANGES, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_file_that_changed_is_read_again_and_those_before_it_are_kept(tmp_path, change, kept):
+    for name in ("ant", "bee"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            picture(4 * number).save(tmp_path / "photos" / name / f"{number}.bmp")
     interrupt({"train": open_folder(tmp_path / "photos")}, tmp_path / "copy", OPTIONS, 13)
-    picture(77).save(tmp_path / "photos" / "ant" / "000.jpg")
+    change(tmp_path / "photos" / "ant" / "4.bmp")
     source = open_folder(tmp_path / "photos")
     pack({"train": source}, tmp_path / "expected", OPTIONS)
-    pack({"train": source}, tmp_path / "copy", OPTIONS)
+    counts: list[int] = []
+    copy = pack({"train": source}, tmp_path / "copy", OPTIONS, counts.append)["train"]
     assert contents(tmp_path / "copy") == contents(tmp_path / "expected")
+    assert (counts[0], sum(counts)) == (kept, len(source))
+    assert len(copy) == len(source)
+
+
+def test_labels_that_changed_are_those_of_now(tmp_path):
+    make_folder(tmp_path / "photos", 12)
+    paths = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "photos").rglob("*.*"))
+    for first in ("a", "b"):
+        rows = "".join(f"{path},{first if number == 0 else 'ab'[number % 2]}\n" for number, path in enumerate(paths))
+        (tmp_path / "table.csv").write_text(f"path,label\n{rows}")
+        if first == "a":
+            interrupt({"train": open_table(tmp_path / "table.csv")}, tmp_path / "copy", OPTIONS, 9)
+    copy = pack({"train": open_table(tmp_path / "table.csv")}, tmp_path / "copy", OPTIONS)["train"]
+    assert copy.labels.values.tolist() == [1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]
+
+
+def test_other_pixels_in_memory_start_afresh(tmp_path):
+    source = make_arrays(20)
+    interrupt({"train": source}, tmp_path / "copy", OPTIONS, 13)
+    source.pixels = 255 - source.pixels
+    copy = pack({"train": source}, tmp_path / "copy", OPTIONS)["train"]
+    assert np.array_equal(np.stack([copy.read(index) for index in range(20)]), source.pixels)
+
+
+def test_fewer_splits_leave_nothing_of_the_others(photos, tmp_path):
+    interrupt(splits(photos), tmp_path / "copy", OPTIONS, 23)
+    pack({"val": open_folder(photos, "val")}, tmp_path / "copy", OPTIONS)
+    assert sorted(contents(tmp_path / "copy")) == ["pack.json", "val.pixels", "val.safetensors"]
 
 
 # Bad files.
@@ -377,6 +445,41 @@ def test_a_bad_file_stops_and_is_named(blemished, tmp_path, watched, workers):
         "Mend or remove the file, or pass --skip-bad; the same command then goes on where it stopped."
     )
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_bad_file_that_is_mended_or_removed_goes_on_where_it_stopped(blemished, tmp_path, mended):
+    source = open_folder(blemished)
+    for stop in (3, 9):
+        refusal(DataError, {"train": open_folder(blemished)}, tmp_path / "copy")
+        if mended:
+            picture(1).save(source.path(stop), "PNG")
+        else:
+            source.path(stop).unlink()
+    counts: list[int] = []
+    copy = pack({"train": open_folder(blemished)}, tmp_path / "copy", OPTIONS, counts.append)["train"]
+    assert counts[0] == (9 if mended else 8)
+    assert len(copy) == (20 if mended else 18)
+    pack({"train": open_folder(blemished)}, tmp_path / "expected", OPTIONS)
+    assert contents(tmp_path / "copy") == contents(tmp_path / "expected")
+
+
+class Unreadable(Arrays):
+    """A set of which one image cannot be read."""
+
+    def read(self, index: int) -> Encoded:
+        if index == 3:
+            raise DataError("the row has no image", where=self.where(index))
+        return super().read(index)
+
+
+def test_a_bad_image_that_is_no_file(tmp_path):
+    tiny = make_arrays(20)
+    source = Unreadable(tiny.name, tiny.split, tiny.classes, tiny.labels, tiny.pixels)
+    assert refusal(DataError, {"train": source}, tmp_path / "copy") == (
+        "tiny, train image 3: the row has no image. "
+        "Mend the data, which starts the copy afresh, or pass --skip-bad, which goes on where it stopped."
+    )
 
 
 def test_bad_files_are_left_out_on_request(blemished, tmp_path):
@@ -435,12 +538,39 @@ def test_a_worker_that_is_killed(tmp_path, monkeypatch):
 
 
 def test_a_target_that_is_there(photos, tmp_path):
-    (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("mine")
-    for name in ("empty", "file", "photos"):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("mine")
+    for name in ("other", "file", "photos"):
         message = refusal(UsageError, splits(photos), tmp_path / name)
-        assert message == f"{tmp_path / name}: there is something already. Remove it, or choose another folder."
+        assert message == f"{tmp_path / name}: there is something already. Choose a folder that is not there."
     assert (tmp_path / "file").read_text() == "mine"
+    (tmp_path / "empty").mkdir()
+    assert len(pack(splits(photos), tmp_path / "empty", PackOptions())["train"]) == 20
+
+
+def test_two_at_once(photos, tmp_path):
+    def meddle(_count: int) -> None:
+        with pytest.raises(UsageError, match="is being made by another process"):
+            pack(splits(photos), tmp_path / "copy", PackOptions())
+
+    assert len(pack(splits(photos), tmp_path / "copy", PackOptions(), meddle)["train"]) == 20
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize("split", ["train[:90%]", "train[5:]"])
+def test_a_part_is_no_split_to_open_again(photos, tmp_path, split):
+    assert refusal(UsageError, {split: open_data(photos, split)}, tmp_path / "copy") == (
+        f"the split to pack is '{split}'; wanted a whole one. "
+        f"Pack the whole split; '{split}' can then be taken of the copy."
+    )
+
+
+def test_a_place_where_nothing_can_be_made(photos, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    assert f"{tmp_path}/file/.copy.lock: could not be written" in refusal(
+        DiskError, splits(photos), tmp_path / "file" / "copy"
+    )
 
 
 def test_a_target_inside_the_data(photos, tmp_path, monkeypatch):
@@ -449,7 +579,7 @@ def test_a_target_inside_the_data(photos, tmp_path, monkeypatch):
     for target in (photos / "copy", photos / "train" / "copy", tmp_path / "link" / "copy", Path("copy")):
         message = refusal(UsageError, splits(photos), target)
         assert message == (
-            f"{target}: the copy would lie inside the data. Choose a folder outside: data is never touched."
+            f"{target}: it would lie inside the data, {photos}. Choose a place outside: data is never touched."
         )
 
 

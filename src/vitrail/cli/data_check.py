@@ -16,6 +16,7 @@ from vitrail.data.check.page import GENERATOR, page
 from vitrail.data.check.split import ensure_files, nameless, suggest_split, write_split
 from vitrail.data.check.words import counted
 from vitrail.data.open import OpenOptions
+from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.source import Source
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.runtime.atomic import atomic_file
@@ -44,7 +45,7 @@ def run(
         split: train, val, test, a part such as train[:90%], or all that are there.
         json: Print everything that was found as JSON.
         page: Also write a page with pictures, for a browser, to this .html file.
-        write_split: Also write a split that keeps copies together, to this .csv file; --data takes it.
+        write_split: Also write a split that keeps copies together, to this .csv file, which is data in its own right.
         workers: Processes that decode; as many as there are cores if not said, 0 for none.
         near: Look for copies that were re-encoded, resized or mirrored, not only for equal pixels.
         root: Where the files of a known data set are.
@@ -55,6 +56,8 @@ def run(
     policy = DecodePolicy(max_pixels=max_pixels)
     _ensure_writable(page, write_split)
     splits = open_splits(data, split, options=OpenOptions(root=root, download=download))
+    for target in filter(None, (page, write_split)):
+        ensure_outside(splits.values(), target)
     if write_split:
         ensure_files(splits)
     with progress("checking", sum(map(len, splits.values()))) as advance:
@@ -100,7 +103,9 @@ def _write_split(path: Path, findings: Findings, splits: dict[str, Source]) -> N
     suggestion = suggest_split(splits, findings, without=left_out)
     write_split(path, splits, suggestion)
     counts = ", ".join(f"{split} {count:,}" for split, count in suggestion.counts().items())
-    notice(f"{path}: {counts}; {counted(suggestion.moved, 'image')} moved. Use it with --data {path}.")
+    notice(
+        f"{path}: {counts}; {counted(suggestion.moved, 'image')} put into another split. Use it in place of the folder."
+    )
     if dropped := findings.images - len(suggestion.splits) - len(left_out):
         notice(f"{counted(dropped, 'image')} that training could not use left out of {path}.")
     if left_out:
@@ -110,7 +115,7 @@ def _write_split(path: Path, findings: Findings, splits: dict[str, Source]) -> N
 def _next_step(data: str, findings: Findings, page: Path | None, split: Path | None) -> str:
     steps = [f"Open {page}" if page else f"`vitrail data check {shlex.quote(data)} --page check.html` shows them"]
     if split:
-        steps.append(f"--data {split} is without bad files and copies across splits")
+        steps.append(f"{split} is without bad files and copies across splits")
     elif findings.bad or findings.across:
         steps.append("--write-split split.csv writes a table without bad files and copies across splits")
     return "; ".join(steps)

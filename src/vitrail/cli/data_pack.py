@@ -9,7 +9,7 @@ import tyro
 from vitrail.cli.progress import progress
 from vitrail.cli.terminal import console, megabytes, printable
 from vitrail.config.decoding import DecodePolicy
-from vitrail.data.check import open_splits
+from vitrail.data.check.opening import open_splits_strictly
 from vitrail.data.check.pool import worker_count
 from vitrail.data.open import OpenOptions
 
@@ -26,11 +26,12 @@ def run(
     root: Path | None = None,
     download: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     max_pixels: int = DecodePolicy.max_pixels,
+    allow_empty: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> None:
     """Decode every image once and store it smaller, so that training reads pixels instead of decoding files.
 
-    The copy is a folder that --data takes. Stopped at any time, the same command goes on where it was; every image is
-    read back and compared before the copy counts as done.
+    The copy is a folder that stands for the data wherever data is named. Stopped at any time, the same command goes on
+    where it was, or at the first file that has changed since; every image is read back before the copy counts as done.
 
     Args:
         data: A folder, a .csv, a known name, hf:NAME or wds:SHARDS.
@@ -43,11 +44,14 @@ def run(
         root: Where the files of a known data set are.
         download: Fetch a known data set that is not there.
         max_pixels: Images with more pixels are refused.
+        allow_empty: A class without images is no problem.
     """
     # Packing uses torch's workers; the help and the errors above need no torch.
     from vitrail.data.pack import PackOptions, pack
 
-    splits = open_splits(data, split, options=OpenOptions(root=root, download=download))
+    splits = open_splits_strictly(
+        data, split, options=OpenOptions(root=root, download=download, allow_empty=allow_empty)
+    )
     total = sum(map(len, splits.values()))
     options = PackOptions(
         short_side=short_side,
@@ -64,4 +68,4 @@ def run(
     out.print(printable(f"{target}: {counts} images, {megabytes(size)}, read back and compared."), markup=False)
     for note in dict.fromkeys(note for part in packed.values() for note in part.notes):
         out.print(printable(f"note: {note}"), markup=False)
-    out.print(printable(f"Use it as --data {shlex.quote(str(target))}."), markup=False)
+    out.print(printable(f"Use it in place of {shlex.quote(data)}."), markup=False)

@@ -130,18 +130,20 @@ def _datasets() -> list[dict]:
 def _print_datasets(rows: list[dict]) -> None:
     numbers = ("classes", "train", "val", "test")
     narrow = is_narrow()
-    view = table("data", *(() if narrow else ("name",)), *numbers, "what it is", numbers=numbers)
+    view = table(
+        "data", *(() if narrow else ("name",)), *numbers, *(() if narrow else ("what it is",)), numbers=numbers
+    )
     for row in rows:
         view.add_row(
             f"[bold]{row['data']}[/]",
             *(() if narrow else (row["name"],)),
             f"{row['classes']:,}",
             *(f"{row['images'][split]:,}" if split in row["images"] else "" for split in ("train", "val", "test")),
-            row["about"],
+            *(() if narrow else (row["about"],)),
         )
     out = console()
     out.print(view)
     out.print(
         "train, val, test: images in each split; where one is missing, hold out a part, such as 'train[90%:]'.\n"
-        "--data also takes a folder of class folders, a .csv, a .parquet, hf:owner/name and wds:path/*.tar."
+        "Data can also be a folder of class folders, a .csv, a .parquet, hf:owner/name and wds:path/*.tar."
     )

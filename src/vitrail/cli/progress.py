@@ -53,6 +53,9 @@ class _Lines:
 
     def __call__(self, done: int) -> None:
         self._done += done
+        # Without anything done there is no rate, and nothing to tell.
+        if not self._done:
+            return
         now = time.monotonic()
         waited = now - self._last_time
         share = (self._done - self._last_done) / self._total

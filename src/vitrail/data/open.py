@@ -1,12 +1,14 @@
 """From what a person types after --data to a source of images."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vitrail.data.sources.classes import with_classes
+from vitrail.data.sources.files import user_path
 from vitrail.data.sources.parts import parse_part, take_part
 from vitrail.data.sources.source import Source
-from vitrail.errors import DataError
+from vitrail.data.sources.splits import canonical_split
+from vitrail.errors import DataError, UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,10 @@ class OpenOptions:
 def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | None = None) -> Source:
     """Open a folder, a CSV, a packed copy, a known name, hf:NAME or wds:SHARDS; `split` may be "train[:98%]"."""
     options = options or OpenOptions()
+    if not str(data).removeprefix("hf:").removeprefix("wds:").strip():
+        raise UsageError(f"the data is {str(data)!r}", wanted="a path or a name")
     part = parse_part(split)
+    part = replace(part, split="+".join(map(canonical_split, part.split.split("+"))))
     source = take_part(_open_split(str(data), part.split, options), part)
     return source if options.classes is None else with_classes(source, options.classes)
 
@@ -41,7 +46,7 @@ def _open_split(data: str, split: str, options: OpenOptions) -> Source:
         from vitrail.data.sources.shards import open_shards
 
         return open_shards(data.removeprefix("wds:"), split)
-    path = Path(data).expanduser()
+    path = user_path(data)
     if path.exists():
         return _open_path(path, split, options)
     from vitrail.data.sources.named import open_named
@@ -54,7 +59,8 @@ def _open_path(path: Path, split: str, options: OpenOptions) -> Source:
 
     if path.is_dir():
         if packed.is_packed(path):
-            return packed.open_packed(path, split)
+            names = {canonical_split(name): name for name in packed.read_record(path).digests}
+            return packed.open_packed(path, names.get(split, split))
         if huggingface.is_saved(path):
             return huggingface.open_huggingface(str(path), split)
         return folder.open_folder(path, split, allow_empty=options.allow_empty)

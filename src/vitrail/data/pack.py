@@ -15,9 +15,11 @@ import torch
 
 from vitrail.config import DecodePolicy, to_json
 from vitrail.config.checks import positive
+from vitrail.data.check.origin import files_of, identities
 from vitrail.data.decoding.decode import decode
 from vitrail.data.loading.prefetch import prefetched
 from vitrail.data.loading.workers import in_workers
+from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.classes import with_classes
 from vitrail.data.sources.packed import (
     RECORD,
@@ -29,14 +31,16 @@ from vitrail.data.sources.packed import (
     read_record,
     save_index,
 )
+from vitrail.data.sources.parts import parse_part
 from vitrail.data.sources.source import Source
 from vitrail.errors import DataError, DiskError, UsageError
 from vitrail.runtime.atomic import atomic_file, put_in_place
+from vitrail.runtime.lock import only_one
 
 _CHUNK = 16
 _SAMPLE = 64
-# One line of the journal: height, width, channels, bytes, checksum.
-_LINE = np.dtype([("shape", "<i4", (3,)), ("bytes", "<i8"), ("checksum", "<u4")])
+_LINE = np.dtype([("identity", "<u8"), ("shape", "<i4", (3,)), ("bytes", "<i8"), ("checksum", "<u4"), ("reduced", "?")])
+"""One line of the journal: what was read, and what was written of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,7 @@ class _Written:
 
     index: str
     notes: list[str]
+    reduced: int
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class _Stored:
 
     data: bytes = b""
     shape: tuple[int, int, int] = (0, 0, 0)
+    reduced: bool = False
     failure: tuple[str, str] | None = None
 
 
@@ -74,8 +80,15 @@ def pack(
     advance: Callable[[int], None] = lambda _count: None,
 ) -> dict[str, Packed]:
     """Pack the splits into the folder `target`; after an interruption a second call goes on where the first stopped."""
-    partial = target.with_name(f".{target.name}.partial")
-    _check(sources, target, partial, options)
+    _check(sources, target, options)
+    with only_one(target.with_name(f".{target.name}.lock"), busy=f"{target} is being made by another process"):
+        return _pack(sources, target, options, advance)
+
+
+def _pack(
+    sources: dict[str, Source], target: Path, options: PackOptions, advance: Callable[[int], None]
+) -> dict[str, Packed]:
+    partial = _partial(target)
     first = next(iter(sources.values()))
     # One list of names stands for all splits.
     sources = {split: with_classes(source, first.classes) for split, source in sources.items()}
@@ -89,7 +102,8 @@ def pack(
     )
     _begin(partial, record)
     written = {split: _pack_split(source, split, partial, options, advance) for split, source in sources.items()}
-    notes = dict.fromkeys(note for split in written.values() for note in split.notes)
+    reduced = sum(part.reduced for part in written.values())
+    notes = dict.fromkeys([*(note for part in written.values() for note in part.notes), *_losses(options, reduced)])
     indexes = {split: part.index for split, part in written.items()}
     _write_record(partial, replace(record, notes=tuple(notes), indexes=indexes))
     for split in sources:
@@ -110,20 +124,32 @@ def estimate_bytes(sources: dict[str, Source], options: PackOptions) -> int:
     return int(total)
 
 
-def _check(sources: dict[str, Source], target: Path, partial: Path, options: PackOptions) -> None:
+def _partial(target: Path) -> Path:
+    return target.with_name(f".{target.name}.partial")
+
+
+def _losses(options: PackOptions, reduced: int) -> list[str]:
+    side = options.short_side
+    smaller = (
+        f"packed at short side {side}: {reduced:,} larger images were reduced, so evaluating them from the copy gives "
+        f"other pixels than from the files, and training at more than {side} pixels enlarges them again."
+    )
+    encoded = f"packed as JPEGs of quality {options.quality}: evaluating them gives other pixels than the files."
+    return [*([smaller] if reduced else []), *([encoded] if options.quality is not None else [])]
+
+
+def _check(sources: dict[str, Source], target: Path, options: PackOptions) -> None:
     positive("short_side", options.short_side)
     if options.quality is not None and not 1 <= options.quality <= 100:
         raise UsageError(f"quality is {options.quality}", wanted="a number from 1 to 100")
-    if target.exists():
-        raise UsageError("there is something already", where=str(target), fix="Remove it, or choose another folder.")
-    for source in sources.values():
-        home = Path(source.name).expanduser()
-        if home.is_dir() and target.resolve().is_relative_to(home.resolve()):
-            raise UsageError(
-                "the copy would lie inside the data",
-                where=str(target),
-                fix="Choose a folder outside: data is never touched.",
-            )
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UsageError("there is something already", where=str(target), fix="Choose a folder that is not there.")
+    for split in sources:
+        if not parse_part(split).is_whole:
+            fix = f"Pack the whole split; {split!r} can then be taken of the copy."
+            raise UsageError(f"the split to pack is {split!r}", wanted="a whole one", fix=fix)
+    ensure_outside(sources.values(), target)
+    partial = _partial(target)
     parent = next(folder for folder in target.resolve().parents if folder.is_dir())
     # What an earlier call left is gone on with, or makes room.
     left = sum(file.stat().st_size for file in partial.iterdir()) if partial.is_dir() else 0
@@ -137,15 +163,25 @@ def _check(sources: dict[str, Source], target: Path, partial: Path, options: Pac
 
 
 def _begin(partial: Path, record: PackRecord) -> None:
-    """Keep what an interrupted call left when it was making the same copy, else start afresh."""
+    """Keep what an interrupted call left when it was making such a copy of these splits, else start afresh.
+
+    Whether the images are still the same is asked of each (`_resume`), so that one that was mended costs no others.
+    """
     if (partial / RECORD).is_file():
         try:
-            if replace(read_record(partial), notes=(), indexes={}) == record:
+            found = read_record(partial)
+            same_splits = found.digests.keys() == record.digests.keys()
+            if same_splits and replace(found, digests=record.digests, notes=(), indexes={}) == record:
                 return
         except DataError:
             pass
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    try:
+        if partial.exists():
+            shutil.rmtree(partial)
+        partial.mkdir(parents=True)
+    except OSError as error:
+        fix = "Choose another folder."
+        raise DiskError(f"could not be written ({error.strerror})", where=str(partial), fix=fix) from error
     _write_record(partial, record)
 
 
@@ -158,36 +194,37 @@ def _pack_split(
     source: Source, split: str, partial: Path, options: PackOptions, advance: Callable[[int], None]
 ) -> _Written:
     journal, pixels = partial / f"{split}.journal", partial / f"{split}.pixels"
-    done = _resume(journal, pixels, options.skip_bad)
+    known = identities(source)
+    done = _resume(journal, pixels, known, options.skip_bad)
     advance(done)
     places = np.arange(done, len(source))
     failures: list[tuple[str, str]] = []
     # Without buffers, so that a journal never speaks of what is not written, and closing has nothing left to write.
     with pixels.open("ab", buffering=0) as image_file, journal.open("ab", buffering=0) as journal_file:
-        for stored in _stored(source, options, places):
+        for identity, stored in zip(known[done:], _stored(source, options, places), strict=False):
             if stored.failure is not None:
                 failures.append(stored.failure)
                 if not options.skip_bad:
                     break
-            line = np.array([(stored.shape, len(stored.data), zlib.crc32(stored.data))], dtype=_LINE)
+            checksum = zlib.crc32(stored.data)
+            line = np.array([(identity, stored.shape, len(stored.data), checksum, stored.reduced)], dtype=_LINE)
             _append(image_file, stored.data)
             _append(journal_file, line.tobytes())
             advance(1)
         os.fsync(image_file.fileno())
     if failures and not options.skip_bad:
         where, reason = failures[0]
-        raise DataError(
-            reason,
-            where=where,
-            fix="Mend or remove the file, or pass --skip-bad; the same command then goes on where it stopped.",
-        )
+        mend = "Mend or remove the file, or pass --skip-bad; the same command then goes on where it stopped."
+        begin = "Mend the data, which starts the copy afresh, or pass --skip-bad, which goes on where it stopped."
+        raise DataError(reason, where=where, fix=mend if files_of(source) else begin)
     lines = np.fromfile(journal, dtype=_LINE)
     kept = np.flatnonzero(lines["bytes"] > 0)
     offsets = np.concatenate([[0], np.cumsum(lines["bytes"][kept])]).astype(np.int64)
     index = PackIndex(offsets, lines["shape"][kept], lines["checksum"][kept], source.labels.select(kept))
     dropped = len(source) - len(kept)
     left_out = [f"{dropped:,} of {len(source):,} images of {split!r} left out: bad files."] if dropped else []
-    return _Written(save_index(partial / f"{split}.safetensors", index), [*source.notes, *left_out])
+    written = save_index(partial / f"{split}.safetensors", index)
+    return _Written(written, [*source.notes, *left_out], int(lines["reduced"].sum()))
 
 
 def _append(file: FileIO, content: bytes) -> None:
@@ -200,8 +237,8 @@ def _append(file: FileIO, content: bytes) -> None:
         raise DiskError(f"could not be written ({error.strerror})", where=str(file.name), fix=fix) from error
 
 
-def _resume(journal: Path, pixels: Path, skip_bad: bool) -> int:
-    """How many images an earlier call finished; anything written after them is cut off.
+def _resume(journal: Path, pixels: Path, known: np.ndarray, skip_bad: bool) -> int:
+    """How many images an earlier call finished; anything from the first that has changed since is cut off.
 
     Where bad files are to stop us, one that an earlier call was allowed to skip is not finished.
     """
@@ -209,11 +246,11 @@ def _resume(journal: Path, pixels: Path, skip_bad: bool) -> int:
         for file in (journal, pixels):
             file.unlink(missing_ok=True)
         return 0
-    lines = np.frombuffer(
-        journal.read_bytes()[: journal.stat().st_size // _LINE.itemsize * _LINE.itemsize], dtype=_LINE
-    )
-    bad = np.flatnonzero(lines["bytes"] == 0)
-    lines = lines if skip_bad or not len(bad) else lines[: bad[0]]
+    lines = np.fromfile(journal, dtype=_LINE)[: len(known)]
+    again = lines["identity"] != known[: len(lines)]
+    if not skip_bad:
+        again |= lines["bytes"] == 0
+    lines = lines[: np.argmax(again)] if again.any() else lines
     ends = np.cumsum(lines["bytes"])
     done = int(np.searchsorted(ends, pixels.stat().st_size, side="right"))
     os.truncate(journal, done * _LINE.itemsize)
@@ -253,4 +290,5 @@ def _store(source: Source, options: PackOptions, index: int) -> _Stored:
         image = decode(encoded, "L" if grey else "RGB", where=where, policy=options.policy).image
     except DataError as error:
         return _Stored(failure=(error.where, error.came))
-    return _Stored(*pack_image(image, options.short_side, options.quality))
+    data, shape = pack_image(image, options.short_side, options.quality)
+    return _Stored(data, shape, reduced=min(image.size) > options.short_side)

@@ -3,10 +3,13 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check import preflight
@@ -41,6 +44,21 @@ def test_a_process_that_dies_is_an_error_with_a_remedy():
     with pytest.raises(DataError, match=r"deadly: a process that reads images died.*--workers 0"):
         preflight(Deadly(100), policy=DecodePolicy(), workers=2)
     assert time.monotonic() - begin < 30
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    for label in ("a", "b"):
+        (tmp_path / "data" / label).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "data" / label / "0.png")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from vitrail.data.check import check, open_splits\n"
+        f"check(open_splits({str(tmp_path / 'data')!r}), workers=1)\n"
+    )
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode != 0
+    assert "UsageError" in ran.stderr.splitlines()[-1]
+    assert 'if __name__ == "__main__":' in ran.stderr.splitlines()[-1]
 
 
 def test_pieces_cover_everything_once():

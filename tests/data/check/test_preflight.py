@@ -1,6 +1,9 @@
 """What training asks before its first step: stop at bad files, or leave them out and say so."""
 
+import io
+import os
 import random
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +16,10 @@ from vitrail.data.check import preflight
 from vitrail.data.check.preflight import verify
 from vitrail.data.decoding.decode import decode
 from vitrail.data.sources.folder import open_folder
+from vitrail.data.sources.huggingface import open_huggingface
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.parts import parse_part, take_part
+from vitrail.data.sources.shards import open_shards
 from vitrail.data.sources.source import Arrays, Source
 from vitrail.errors import DataError, Notice
 from vitrail.runtime.cache import cache_folder
@@ -118,6 +123,54 @@ def test_a_file_that_changes_is_read_again(folder, monkeypatch):
     path.write_bytes(whole[:500] + bytes(len(whole) - 500))
     with pytest.raises(DataError, match=r"1 of 12 .*0002\.jpg"):
         checked(open_folder(folder))
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """Change a file behind the back of everyone who looks at its size and time."""
+    before = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def test_a_file_that_changes_and_keeps_size_and_time_is_read_again(folder):
+    checked(open_folder(folder))
+    path = folder / "cat" / "0002.jpg"
+    rewrite(path, path.read_bytes()[:500].ljust(path.stat().st_size, b"\0"))
+    with pytest.raises(DataError, match=r"1 of 12 .*0002\.jpg"):
+        checked(open_folder(folder))
+
+
+def test_a_shard_that_changes_and_keeps_size_and_time_is_read_again(tmp_path, monkeypatch):
+    image = encoded(scene(1), "JPEG")
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        for name, content in (("x.jpg", image), ("x.cls", b"0"), ("y.jpg", image), ("y.cls", b"1")):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    checked(take_part(open_shards(str(path)), parse_part("train[:2]")))
+    counting = Counting(source := open_shards(str(path)), monkeypatch)
+    checked(take_part(source, parse_part("train[:2]")))
+    assert counting.read == []
+    rewrite(path, path.read_bytes().replace(image, image[:500].ljust(len(image), b"\0"), 1))
+    with pytest.raises(DataError, match=r"1 of 2 .*x\.jpg"):
+        checked(take_part(open_shards(str(path)), parse_part("train[:2]")))
+
+
+def test_rows_whose_files_change_are_read_again(tmp_path):
+    pytest.importorskip("datasets")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    image = encoded(scene(1), "JPEG")
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / name).write_bytes(image)
+    pq.write_table(pa.table({"image": ["1.jpg", "2.jpg"], "label": [0, 1]}), tmp_path / "x.parquet")
+    checked(open_huggingface(str(tmp_path / "x.parquet")))
+    rewrite(tmp_path / "2.jpg", image[:500].ljust(len(image), b"\0"))
+    with pytest.raises(DataError, match=r"1 of 2 .*row 1"):
+        checked(open_huggingface(str(tmp_path / "x.parquet")))
 
 
 def test_a_file_that_comes_is_the_only_one_read(folder, monkeypatch):

@@ -1,5 +1,6 @@
 """A suggested split keeps copies together, classes in proportion, and is a table that can be opened."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -184,11 +185,17 @@ def test_several_labels_are_written_and_read_again(tmp_path):
     assert [Path(again.where(index)).name for index in range(3)] == ["0000.jpg", "0001.jpg", "0002.jpg"]
 
 
-def test_a_label_that_cannot_stand_among_several():
-    from vitrail.data.check.split import _joined
-
-    with pytest.raises(DataError, match=r"'a\|b' holds '\|'"):
-        _joined(["a|b", "c"])
+@pytest.mark.parametrize(("name", "several", "why"), [("a|b", True, r"holds '\|'"), ("cat ", False, "with a space")])
+def test_a_class_that_a_table_would_not_give_back_is_refused(tmp_path, name, several, why):
+    folder = make_folder(tmp_path / "data", {"": 2})
+    source = open_splits(folder)["train"]
+    source.classes = ("cat", name)
+    if several:
+        source.labels = Labels.of_many([[1]] * len(source), 2)
+    suggestion = Suggestion({("train", index): "train" for index in range(len(source))}, 0)
+    with pytest.raises(DataError, match=f"'{re.escape(name)}' .*{why}"):
+        write_split(tmp_path / "out.csv", {"train": source}, suggestion)
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_only_files_can_be_named():

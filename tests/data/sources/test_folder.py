@@ -3,6 +3,7 @@
 import os
 import time
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,11 @@ from tests.data.pictures import encoded, photo
 
 from vitrail.data import OpenOptions, open_data
 from vitrail.data.decoding.decode import decode
+from vitrail.data.pack import PackOptions, pack
 from vitrail.data.sources.classes import ensure_trainable
 from vitrail.data.sources.files import shown
-from vitrail.data.sources.folder import open_folder, split_folders
-from vitrail.errors import DataError, Notice
+from vitrail.data.sources.folder import in_order, open_folder, split_folders
+from vitrail.errors import DataError, Notice, UsageError
 
 JPEG = encoded(Image.fromarray(photo()), "JPEG")
 NOT_AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -384,3 +386,101 @@ def test_the_folder_is_never_written_to(tmp_path, folder_state) -> None:
     assert folder_state(root) == before
     (root / "train/a/1.jpg").touch()
     assert folder_state(root) != before
+
+
+@pytest.fixture
+def deep(tmp_path) -> Iterator[Path]:
+    """A file below 1,200 folders, made and removed one by one: Python's own functions would call themselves."""
+    folders = [tmp_path / "b" / ("d/" * depth) for depth in range(1201)]
+    for folder in folders:
+        folder.mkdir()
+    file = folders[-1] / "1.jpg"
+    file.write_bytes(JPEG)
+    yield file
+    file.unlink()
+    for folder in reversed(folders):
+        folder.rmdir()
+
+
+def test_twelve_hundred_folders_in_each_other(tmp_path, deep) -> None:
+    grow(tmp_path, "a/1.jpg")
+    source = open_data(tmp_path)
+    assert [source.path(index) for index in range(2)] == [tmp_path / "a" / "1.jpg", deep]
+    assert source.read(1) == JPEG
+
+
+def test_every_folder_that_is_not_read_is_told(tmp_path) -> None:
+    names = [f"{split}/{name}/1.jpg" for split in ("train", "Train", "val", "validation") for name in "ab"]
+    root = grow(tmp_path, *names, "extra/1.jpg")
+    told = notes_of(root)
+    assert told == f"{root}: not read, beside train/, val/: Train/, extra/, validation/."
+    with pytest.warns(Notice):
+        assert {path for _, path in listed(open_folder(root))} == {"train/a/1.jpg", "train/b/1.jpg"}
+
+
+def test_a_class_called_train_among_other_classes(tmp_path) -> None:
+    root = grow(tmp_path, "bus/1.jpg", "car/1.jpg", "train/1.jpg")
+    assert split_folders(root) == {}
+    assert open_folder(root).classes == ("bus", "car", "train")
+
+
+def test_a_folder_called_train_that_may_be_a_split_or_a_class(tmp_path) -> None:
+    root = grow(tmp_path, "bus/1.jpg", "car/1.jpg", "train/steam/1.jpg", "train/diesel/1.jpg")
+    with pytest.raises(DataError, match="'train' holds folders and may be the training split, or a class beside 'bus'"):
+        open_data(root)
+
+
+def test_folders_without_images_beside_train_are_told_and_no_classes(tmp_path) -> None:
+    root = grow(tmp_path, "train/a/1.jpg", "train/b/1.jpg", "notes/todo.txt")
+    assert "not read, beside train/: notes/" in notes_of(root)
+
+
+def test_the_order_of_files_does_not_depend_on_their_spelling(tmp_path) -> None:
+    names = ["é.jpg", "f.jpg", "e.jpg", "z/é.jpg", "z/a.jpg"]
+    orders, digests = [], []
+    for form in ("NFC", "NFD"):
+        root = grow(tmp_path / form / "d", *(f"a/{unicodedata.normalize(form, name)}" for name in names), "b/1.jpg")
+        source = open_folder(root)
+        orders.append([unicodedata.normalize("NFC", path) for path in source.paths])
+        digests.append(source.digest())
+    assert orders[0] == orders[1]
+    assert digests[0] == digests[1]
+
+
+def test_a_file_too_large_for_an_image_is_refused_unread(tmp_path) -> None:
+    root = grow(tmp_path, "a/1.jpg", "b/1.jpg")
+    os.truncate(root / "a" / "1.jpg", 2**30 + 1)
+    with pytest.raises(DataError, match=r"a/1\.jpg: the file has 1,073,741,825 bytes; wanted at most 1,073,741,824"):
+        open_folder(root).read(0)
+
+
+def test_classes_of_thousands_of_digits_are_in_order() -> None:
+    assert in_order(["1" * 5000, "2", "10", "02", "0"]) == ("0", "02", "2", "10", "1" * 5000)
+
+
+@pytest.mark.parametrize("data", ["", " ", "hf:", "wds:"])
+def test_no_data_at_all(data) -> None:
+    with pytest.raises(UsageError, match="wanted a path or a name"):
+        open_data(data)
+
+
+@pytest.mark.parametrize("data", ["n" * 5000, "~nobody-of-this-name/x", "a\0b", "hf:" + "n" * 5000, "hf:~nobody-of/x"])
+def test_what_can_be_no_path(data) -> None:
+    with pytest.raises(DataError) as caught:
+        open_data(data)
+    assert len(str(caught.value)) < 700
+
+
+def test_splits_go_by_any_of_their_names(tmp_path) -> None:
+    root = grow(tmp_path, "train/a/1.jpg", "train/b/1.jpg", "valid/b/1.jpg", "valid/b/2.jpg")
+    for name in ("val", "validation", "Valid", "dev"):
+        assert open_data(root, name).split == "val"
+    assert len(open_data(root, "validation[:50%]")) == 1
+
+
+@pytest.mark.parametrize("stored", ["val", "validation"])
+def test_the_splits_of_a_pack_go_by_any_of_their_names(tmp_path, stored) -> None:
+    root = grow(tmp_path / "data", "train/a/1.jpg", "train/b/1.jpg", "val/b/1.jpg")
+    pack({"train": open_data(root), stored: open_data(root, "val")}, tmp_path / "pack", PackOptions())
+    for name in ("val", "validation"):
+        assert len(open_data(tmp_path / "pack", name)) == 1

@@ -238,11 +238,9 @@ def test_paths_in_place_of_images(folder, kind):
     pq.write_table(pa.table({"image": column, "label": [0, 1, 1]}), folder / "x.parquet")
     source = open_huggingface(str(folder / "x.parquet"))
     assert source.read(0) == png(1)
-    with pytest.raises(
-        DataError, match=r"row 1: the row points to 'pictures/2\.png', which could not be read \(No such"
-    ):
+    with pytest.raises(DataError, match=r"row 1 points to 'pictures/2\.png': the file could not be read \(No such"):
         source.read(1)
-    with pytest.raises(DataError, match=r"row 2: the row points to 'https://example"):
+    with pytest.raises(DataError, match=r"row 2 points to 'https://example"):
         source.read(2)
     before = source.digest()
     (folder / "pictures" / "1.png").write_bytes(png(1) + b"more")
@@ -541,3 +539,76 @@ def test_the_hub_and_its_cache(endpoint, tmp_path):
     assert script.endswith(bring)
     unreached = f"the hub cannot be reached, and this data set is not in its cache. {bring}"
     assert printed("http://127.0.0.1:9") == [expected, f"hf:owner/other: {unreached}", f"hf:owner/script: {unreached}"]
+
+
+def test_splits_that_number_the_same_names_differently_are_mapped_by_name(folder):
+    for split, names, numbers in (("train", ["cat", "dog"], [0, 1]), ("val", ["dog", "unused", "cat"], [0, 2, 2])):
+        features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=names)})
+        data = datasets.Dataset.from_dict({"image": images(len(numbers)), "label": numbers}, features=features)
+        data.to_parquet(str(folder / f"{split}.parquet"))
+    source = open_huggingface(str(folder), "val")
+    assert source.classes == ("cat", "dog")
+    assert labels_of(source) == [("dog",), ("cat",), ("cat",)]
+    assert labels_of(open_huggingface(str(folder))) == [("cat",), ("dog",)]
+
+
+def test_a_split_with_class_names_that_training_writes_out(folder):
+    parquet(folder / "train.parquet", ["zebra", "ant"])
+    saved(folder.parent / "other", [0, 1], datasets.ClassLabel(names=["zebra", "ant"])).to_parquet(
+        str(folder / "val.parquet")
+    )
+    assert labels_of(open_huggingface(str(folder), "val")) == [("zebra",), ("ant",)]
+
+
+def test_files_of_one_split_that_number_classes_differently_are_refused(folder):
+    for part, names in enumerate((["cat", "dog"], ["dog", "cat"])):
+        data = saved(folder.parent / f"part{part}", [0, 1], datasets.ClassLabel(names=names))
+        data.to_parquet(str(folder / f"train-0000{part}-of-00002.parquet"))
+    with pytest.raises(DataError, match=r"00001-of-00002.parquet: the class names are not the same.*00000-of"):
+        open_huggingface(str(folder))
+
+
+def test_numbers_where_training_has_names_are_refused(folder):
+    parquet(folder / "train.parquet", ["zebra", "ant"])
+    parquet(folder / "val.parquet", [0, 1])
+    with pytest.raises(DataError, match="the label 0 is a number, and training has names such as 'ant'"):
+        open_huggingface(str(folder), "val")
+
+
+@pytest.mark.parametrize("kind", ["record", "text"])
+def test_rows_cannot_point_out_of_the_folder(folder, kind):
+    (folder.parent / "secret.png").write_bytes(png(1))
+    (folder / "link.png").symlink_to(folder.parent / "secret.png")
+    os.mkfifo(folder / "pipe")
+    paths = ["../secret.png", str(folder.parent / "secret.png"), "/dev/zero", "link.png", "a\0b", "~/x"]
+    paths += ["pipe", "n" * 5000]
+    records = [{"bytes": None, "path": path} for path in paths]
+    column = pa.array(records, IMAGE) if kind == "record" else pa.array(paths)
+    pq.write_table(pa.table({"image": column, "label": [0] * len(paths)}), folder / "x.parquet")
+    source = open_huggingface(str(folder / "x.parquet"))
+    for index in range(len(paths)):
+        with pytest.raises(DataError, match=f"row {index}"):
+            source.read(index)
+    assert source.digest()
+    assert all(path.is_relative_to(folder) or "cache" in str(path) for path in source.holders())
+
+
+def test_paths_that_are_no_text(folder):
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.int64())])
+    rows = pa.array([{"bytes": None, "path": 3}, {"bytes": png(1), "path": 4}], kind)
+    pq.write_table(pa.table({"image": rows, "label": [0, 1]}), folder / "x.parquet")
+    source = open_huggingface(str(folder / "x.parquet"))
+    with pytest.raises(DataError, match="row 0: the row has no image"):
+        source.read(0)
+    assert source.read(1) == png(1)
+    assert source.digest()
+
+
+def test_a_parquet_file_that_changes_and_keeps_its_time_is_read_again(folder):
+    path = parquet(folder / "x.parquet", [0, 1])
+    before = path.stat()
+    assert shades(open_huggingface(str(path))) == [0, 1]
+    other = parquet(folder.parent / "other.parquet", [0, 1], start=7)
+    path.write_bytes(other.read_bytes())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert shades(open_huggingface(str(path))) == [7, 8]

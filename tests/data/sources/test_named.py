@@ -446,7 +446,7 @@ def test_names_for_people_where_the_file_with_them_is(root):
 def test_imagenet_that_is_not_there_or_not_all_there(root):
     message = refusal("imagenet", "train", root, download=True)
     assert message.startswith(f"{root}/imagenet: ImageNet (ILSVRC-2012) is not there; wanted the files of 'train'")
-    assert message.endswith("It cannot be fetched from here; say with --data-root where it is.")
+    assert message.endswith("It cannot be fetched from here; say with --root where it is.")
     imagenet(root / "imagenet")
     assert f"{root}/imagenet: there are 3 classes; wanted 1,000." in refusal("imagenet", "train", root)
 

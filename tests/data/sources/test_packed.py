@@ -1,5 +1,6 @@
 """Reading a packed copy: from any process, and never what was not written."""
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -9,8 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.data.loading.tiny import make_arrays, make_folder
+from safetensors.numpy import load_file, save
+from tests.data.loading.tiny import make_arrays, make_folder, prepared
 
+from vitrail.config import AugmentConfig
+from vitrail.data.check import check, open_splits
+from vitrail.data.loading.loader import training_batches
+from vitrail.data.loading.order import Stream
 from vitrail.data.pack import PackOptions, pack
 from vitrail.data.sources.folder import open_folder
 from vitrail.data.sources.packed import Packed, is_packed, open_packed, pack_image
@@ -95,9 +101,36 @@ def test_what_counts_as_a_pack(copy, tmp_path):
 @pytest.mark.parametrize("place", [0, 191, 192, 12 * 192 - 1])
 def test_a_wrong_byte_in_the_pixels_is_found(copy, place):
     flip(copy / "train.pixels", place)
-    source = open_packed(copy)
-    assert source.damaged() == [place // 192]
+    source, damaged = open_packed(copy), place // 192
+    assert source.damaged() == [damaged]
     assert open_packed(copy, "val").damaged() == []
+    for _ in range(2):
+        with pytest.raises(DataError) as caught:
+            source.read(damaged)
+        assert str(caught.value) == (
+            f"{copy}/train.pixels: image {damaged}: its bytes are not what was packed. Copy it again, or pack it again."
+        )
+    assert np.array_equal(source.read(5), make_arrays(12).pixels[5])
+
+
+def test_a_damaged_pack_is_found_by_a_check_and_stops_loading(copy):
+    flip(copy / "train.pixels", 3 * 192)
+    findings = check(open_splits(copy), workers=0)
+    assert findings.has_problems
+    assert [(one.image.index, one.reason) for one in findings.bad] == [(3, "its bytes are not what was packed")]
+    source = open_packed(copy)
+    stream = Stream(length=12, batch_size=12, seed=0)
+    with pytest.raises(DataError, match="image 3: its bytes are not what was packed"):
+        next(training_batches(source, stream, prepared(AugmentConfig()), stop=1))
+
+
+def test_a_damaged_jpeg_that_still_decodes(tmp_path):
+    copies = pack({"train": make_arrays(12)}, tmp_path / "copy", PackOptions(quality=90))
+    # A number that says how fine a coefficient is: the decoder cannot know.
+    flip(tmp_path / "copy" / "train.pixels", 40)
+    assert copies["train"].damaged() == [0]
+    with pytest.raises(DataError, match="its bytes are not what was packed"):
+        open_packed(tmp_path / "copy").read(0)
 
 
 @pytest.mark.parametrize("change", [-1, 1, -12 * 192])
@@ -125,6 +158,51 @@ def test_an_index_that_is_cut_off_or_of_another_split(copy):
         assert "train.safetensors: it is not what was written" in refusal(copy)
 
 
+NO_NUMBERS = np.zeros(0, np.int64)
+FORGERIES = [
+    ({"labels": None}, "it is no index of a pack ('labels')"),
+    ({"offsets": None}, "it is no index of a pack ('offsets')"),
+    ({"offsets": NO_NUMBERS}, "the places of the images are wrong"),
+    ({"offsets": np.array([[0, 5]])}, "the places of the images are wrong"),
+    ({"offsets": np.arange(13) * 192.0}, "the places of the images are wrong"),
+    ({"offsets": np.array([0, -192, *range(384, 12 * 192 + 1, 192)])}, "the places of the images are wrong"),
+    ({"offsets": np.arange(1, 14) * 192}, "the places of the images are wrong"),
+    ({"offsets": np.array([0, 191, *range(384, 12 * 192 + 1, 192)])}, "do not fit their shapes"),
+    ({"shapes": np.full((12, 3), 9, np.int32)}, "the shapes of the images are wrong"),
+    ({"shapes": np.full((12, 3), -8, np.int32)}, "the shapes of the images are wrong"),
+    ({"shapes": np.full((12, 2), 8, np.int32)}, "the shapes of the images are wrong"),
+    ({"shapes": np.zeros((0, 3), np.int32)}, "there are 12 checksums for 0 images"),
+    ({"checksums": np.zeros(3, np.uint32)}, "there are 3 checksums for 12 images"),
+    ({"labels": np.full(12, 77)}, "a label is not one of the 5 classes"),
+    ({"labels": np.full(12, -1)}, "a label is not one of the 5 classes"),
+    ({"labels": np.zeros(3, np.int64)}, "there are 3 labels for 12 images"),
+    ({"labels": np.zeros(12)}, "the labels are no class numbers"),
+    ({"label_offsets": NO_NUMBERS}, "the places of the labels are wrong"),
+    ({"label_offsets": np.array([0, 9, *[3] * 11])}, "the places of the labels are wrong"),
+    ({"label_offsets": np.zeros(13, np.int64)}, "there are 12 labels for 12 images"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), FORGERIES)
+def test_an_index_that_was_sealed_but_does_not_fit_together(copy, change, message):
+    arrays = {**load_file(copy / "train.safetensors"), **change}
+    forge(copy, save({name: array for name, array in arrays.items() if array is not None}))
+    assert f"{copy}/train.safetensors: {message}" in refusal(copy).replace("the places of the images do not", "do not")
+
+
+@pytest.mark.parametrize("content", [b"", b"words", b"\xff" * 100])
+def test_an_index_that_was_sealed_but_is_none(copy, content):
+    forge(copy, content)
+    assert f"{copy}/train.safetensors: it is no index of a pack" in refusal(copy)
+
+
+def forge(copy: Path, content: bytes) -> None:
+    (copy / "train.safetensors").write_bytes(content)
+    record = json.loads((copy / "pack.json").read_text())
+    record["indexes"]["train"] = hashlib.sha256(content).hexdigest()
+    (copy / "pack.json").write_text(json.dumps(record))
+
+
 @pytest.mark.parametrize("name", ["train.safetensors", "train.pixels"])
 def test_a_file_that_is_missing(copy, name):
     (copy / name).unlink()
@@ -133,7 +211,7 @@ def test_a_file_that_is_missing(copy, name):
     )
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"words"', b"\xff\xfe", b"null"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"words"', b"\xff\xfe", b"null", b"[" * 200_000])
 def test_a_record_that_is_no_record(copy, content):
     (copy / "pack.json").write_bytes(content)
     assert f"{copy}/pack.json" in refusal(copy)
@@ -147,6 +225,10 @@ def test_a_record_that_is_no_record(copy, content):
         ({"colour": 1}, "Unknown field 'colour'"),
         ({"indexes": {}}, "train.safetensors: it is not what was written with pack.json"),
         ({"digests": {"val": "0"}}, "there is no 'train' part; it has val"),
+        ({"digests": {"train": 5}}, "the digests are no hashes; wanted one for each split"),
+        ({"digests": {}}, "the digests are no hashes"),
+        ({"classes": [1, 2]}, "field 'classes': found 1"),
+        ({"classes": ["a"]}, "a label is not one of the 1 classes"),
     ],
 )
 def test_a_record_that_says_something_else(copy, change, message):

@@ -126,6 +126,8 @@ def test_images_with_several_classes_are_parted_too() -> None:
         ("train[10%:20]", PartSpec("train", "10%", "20")),
         ("train+unlabeled[:5]", PartSpec("train+unlabeled", None, "5")),
         ("train[:]", PartSpec("train")),
+        ("test2[:5]", PartSpec("test2", None, "5")),
+        ("Test_B", PartSpec("Test_B")),
     ],
 )
 def test_parts_are_read(text, wanted) -> None:

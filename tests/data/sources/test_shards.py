@@ -453,3 +453,67 @@ def test_a_copy_with_the_classes_of_a_model(folder):
     source = with_classes(open_shards(f"{folder}/0.tar"), ("dog", "ant", "cat"))
     assert source.labels.values.tolist() == [2, 0]
     assert source.read(1) == b"image b"
+
+
+def test_each_split_may_have_class_names_in_another_order(folder):
+    for split, names in (("train", "cat\ndog\n"), ("val", "dog\ncat\n")):
+        (folder / split).mkdir()
+        (folder / split / "classes.txt").write_text(names)
+        shard(folder / split / "0.tar", sample("x", 0) | record("y", label="cat"))
+    source = open_shards(f"{folder}/{{split}}/*.tar", "val")
+    assert source.classes == ("cat", "dog")
+    assert labels_of(source) == [("dog",), ("cat",)]
+    (folder / "val" / "classes.txt").write_text("dog\n")
+    shard(folder / "val" / "0.tar", sample("x", 1))
+    assert "a label is 1; wanted 0 to 0" in refusal(f"{folder}/{{split}}/*.tar", "val")
+
+
+def test_numbers_where_training_has_names_are_refused(folder):
+    shard(folder / "train.tar", record("a", label="zebra") | record("b", label="ant"))
+    shard(folder / "val.tar", sample("a", 0))
+    assert "the label 0 is a number, and training has names such as 'ant'" in refusal(f"{folder}/{{split}}.tar", "val")
+
+
+def test_a_shard_that_changes_and_keeps_size_and_time_is_indexed_again(folder):
+    path = shard(folder / "a.tar", sample("x", 0))
+    before = path.stat()
+    open_shards(str(path))
+    shard(path, sample("x", 1))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert open_shards(str(path)).labels.values.tolist() == [1]
+
+
+def test_new_rights_do_not_stop_reading(folder):
+    path = shard(folder / "a.tar", sample("x", 0))
+    source = open_shards(str(path))
+    path.chmod(0o600)
+    assert source.read(0) == b"image x"
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_thousands_of_headers_on_top_of_each_other(folder, kind):
+    header = tarfile.TarInfo("x")
+    header.type = kind
+    header.size = 0 if kind == tarfile.XHDTYPE else 2
+    block = header.tobuf(tarfile.USTAR_FORMAT) + (b"" if kind == tarfile.XHDTYPE else b"x\0".ljust(512, b"\0"))
+    (folder / "a.tar").write_bytes(block * 2000 + bytes(1024))
+    assert "damaged" in refusal(folder / "a.tar")
+
+
+@pytest.mark.parametrize("label", ['"\\ud800"', '"a\\udc80"'])
+def test_half_a_character_is_no_label(folder, label):
+    shard(folder / "a.tar", {"x.png": b"image", "x.json": b'{"label": %s}' % label.encode()})
+    assert "the record has 'label'" in refusal(folder / "a.tar")
+
+
+@pytest.mark.parametrize("pattern", ["~nobody-of-this-name/x.tar", "n" * 5000, "n" * 5000 + "/*.tar", "a\0b"])
+def test_patterns_that_can_be_no_path(pattern):
+    assert refusal(pattern)
+
+
+def test_a_pattern_longer_than_a_file_name_may_be(folder):
+    for number in range(60):
+        shard(folder / f"shard-{number:05}.tar", sample("x", 0))
+    pattern = ",".join(f"shard-{number:05}" for number in range(60))
+    assert len(open_shards(f"{folder}/{{{pattern}}}.tar")) == 60

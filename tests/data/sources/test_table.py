@@ -156,10 +156,22 @@ def test_a_quote_that_is_never_closed_in_a_long_file(tmp_path):
     assert refusal(table(tmp_path, text)).startswith(", line 2: the row cannot be read (field larger than")
 
 
-def test_the_same_image_in_two_splits_is_left_to_the_check(tmp_path):
-    path = table(tmp_path, "path,label,split\na,cat,train\nb,dog,train\na,dog,test\n")
-    assert len(open_table(path)) == 2
-    assert len(open_table(path, "test")) == 1
+def test_labels_of_thousands_of_digits(tmp_path):
+    assert open_table(table(tmp_path, f"path,label\na,{'9' * 5000}\nb,2\n")).classes == ("2", "9" * 5000)
+
+
+def test_the_same_image_in_two_splits_is_told(tmp_path):
+    path = table(tmp_path, "path,label,split\na,cat,train\nb,dog,train\nx/../a,dog,test\nb,dog,test\nc,cat,val\n")
+    for split in ("train", "test"):
+        with pytest.warns(Notice) as told:
+            source = open_table(path, split)
+        assert len(source) == 2
+        assert [str(one.message) for one in told] == list(source.notes)
+        assert [note.partition(": ")[2] for note in source.notes] == [
+            "1 rows repeat an image of another split with another label.",
+            "1 rows repeat an image of another split.",
+        ]
+    assert open_table(path, "val").notes == ()
 
 
 def test_a_row_that_repeats_is_kept_and_told(tmp_path):

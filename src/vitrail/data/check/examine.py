@@ -50,7 +50,8 @@ def check(
     decoded = records[good]
     exact = exact_groups(decoded)
     exact_found = everything.duplicates("exact", good, exact)
-    near_found = everything.near_duplicates(good, exact, near_groups(decoded, exact)) if near else None
+    alike = near_groups(decoded, exact) if near else None
+    near_found = everything.near_duplicates(good, exact, alike.groups) if alike else None
     classes = _classes(splits)
     return Findings(
         data=sources[0].name,
@@ -64,7 +65,7 @@ def check(
         formats={FORMAT_NAMES[kind]: count for kind, count in Counter(decoded["format"].tolist()).most_common()},
         several_frames=tuple(map(everything.place, np.flatnonzero(records["frames"] > 1).tolist())),
         strange_names=tuple(_strange_names(splits)),
-        notes=tuple(_notes(splits, classes)),
+        notes=(*_notes(splits, classes), *(alike.notes if alike else ())),
     )
 
 

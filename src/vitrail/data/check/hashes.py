@@ -78,6 +78,22 @@ def detail(thumbnails: np.ndarray) -> np.ndarray:
     return values
 
 
+def difference_bits(thumbnails: np.ndarray) -> np.ndarray:
+    """The difference hashes of thumbnails (n, 16, 16) of any numbers, as uint64 (n,)."""
+    cells = np.einsum("yr,nrc,xc->nyx", _averages(_ROWS), thumbnails, _averages(_COLUMNS), optimize=True)
+    brighter = (cells[:, :, 1:] > cells[:, :, :-1]).reshape(len(cells), -1)
+    packed = np.packbits(brighter[:, _DIAGONALS], axis=1)
+    return np.ascontiguousarray(packed).view("<u8").reshape(-1)
+
+
+def _averages(cells: int) -> np.ndarray:
+    """Weights (cells, 16) with which a row of 16 becomes a shorter one: by how much each old cell lies in a new one."""
+    edges = np.linspace(0, THUMBNAIL, cells + 1)
+    old = np.arange(THUMBNAIL)
+    inside = np.minimum(edges[1:, None], old + 1) - np.maximum(edges[:-1, None], old)
+    return (inside.clip(0) * cells / THUMBNAIL).astype(np.float32)
+
+
 def _bits(cells: np.ndarray) -> int:
     brighter = (cells[:, 1:] - cells[:, :-1] > _STEP).reshape(-1)
     return int.from_bytes(np.packbits(brighter[_DIAGONALS]).tobytes(), "little")

@@ -1,24 +1,69 @@
-"""Which files the images of a source are, when they are files of their own."""
+"""Which files the images of a source are or lie in, and what changes when an image does."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 
-from vitrail.data.sources.files import Files
+from vitrail.data.sources.arrow_rows import ArrowRows
+from vitrail.data.sources.files import Files, state_of
+from vitrail.data.sources.hdf5 import Hdf5Images
 from vitrail.data.sources.packed import Packed
+from vitrail.data.sources.shards import Shards
 from vitrail.data.sources.source import Arrays, Part, Source
 
 
 def files_of(source: Source) -> tuple[Files, np.ndarray] | None:
     """The files behind a source and the place of each image among them; None when the images are no files."""
-    whole = _whole(source)
+    whole = whole_of(source)
     return (whole, source.ids(np.arange(len(source)))) if isinstance(whole, Files) else None
 
 
+def holders(source: Source) -> Iterable[Path]:
+    """The files that hold images which are no files of their own; none when they are in memory."""
+    whole = whole_of(source)
+    return whole.holders() if isinstance(whole, ArrowRows | Hdf5Images | Packed | Shards) else ()
+
+
+def identities(source: Source) -> np.ndarray:
+    """64 bits for each image that change when it does; 0 for a file that is not there.
+
+    They come from path and state of its file; else from those of the files that hold it, the digest and its place.
+    """
+    found = files_of(source)
+    if found is not None:
+        files, places = found
+        return _numbers(_state(files.path(place).absolute()) for place in places.tolist())
+    held = hashlib.sha256(b"\0".join([source.digest().encode(), *map(_state, holders(source))])).digest()
+    return _numbers(held + place.to_bytes(8, "little") for place in range(len(source)))
+
+
+def is_in_memory(source: Source) -> bool:
+    """Whether the pixels would be copied into every process that is to read them."""
+    return isinstance(whole_of(source), Arrays)
+
+
 def is_known_good(source: Source) -> bool:
-    """Whether nothing can be unreadable: the pixels are in memory, or were read back when they were packed."""
-    return isinstance(_whole(source), Arrays | Packed)
+    """Whether nothing can be unreadable unseen: in memory, or packed, where reading compares with a checksum."""
+    return isinstance(whole_of(source), Arrays | Packed)
 
 
-def _whole(source: Source) -> Source:
+def whole_of(source: Source) -> Source:
+    """The source that a part is a part of."""
     while isinstance(source, Part):
         source = source.whole
     return source
+
+
+def _state(path: Path) -> bytes:
+    try:
+        now = path.stat()
+    except (OSError, ValueError):
+        return b""
+    return f"{path}\0{state_of(now)}".encode("utf-8", "surrogateescape")
+
+
+def _numbers(states: Iterable[bytes]) -> np.ndarray:
+    made = (hashlib.blake2b(state, digest_size=8).digest() if state else bytes(8) for state in states)
+    return np.frombuffer(b"".join(made), np.uint64)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
+from multiprocessing.synchronize import Event
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from vitrail.config.checks import count
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.sources.source import Source
-from vitrail.errors import DataError
+from vitrail.errors import DataError, UsageError
 
 Result = TypeVar("Result")
 Advance = Callable[[int], None]
@@ -76,7 +77,9 @@ def _here(
 def _in_processes(
     work: Work[Result], sources: Sequence[Source], pieces: list[Piece], policy: DecodePolicy, workers: int
 ) -> Iterator[tuple[Piece, Result]]:
-    pool = ProcessPoolExecutor(workers, _context(), initializer=_begin, initargs=(work, tuple(sources), policy))
+    context = _context()
+    begun = context.Event()
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work, tuple(sources), policy, begun))
     waiting: dict[Future[Any], Piece] = {}
     todo = iter(pieces)
     try:
@@ -92,17 +95,29 @@ def _in_processes(
             for future in done:
                 yield waiting.pop(future), future.result()
     except BrokenProcessPool:
-        raise DataError(
-            "a process that reads images died, perhaps for lack of memory",
-            where=sources[0].name,
-            fix="Try --workers 1, or --workers 0, which reads them in the main process.",
-        ) from None
+        raise (_died(sources[0].name) if begun.is_set() else _never_began()) from None
     finally:
         if waiting:
             # Stopped half-way: a worker may hang on a dead network drive, and is not waited for.
             for process in list((pool._processes or {}).values()):
                 process.terminate()
         pool.shutdown(cancel_futures=True)
+
+
+def _died(name: str) -> DataError:
+    return DataError(
+        "a process that reads images died, perhaps for lack of memory",
+        where=name,
+        fix="Try --workers 1, or --workers 0, which reads them in the main process.",
+    )
+
+
+def _never_began() -> UsageError:
+    return UsageError(
+        "the processes that read images died before they began, as they do when a script has no main guard: "
+        "each of them runs the script again",
+        fix='Put what the script does under `if __name__ == "__main__":`, or read in the main process (workers=0).',
+    )
 
 
 def _context() -> BaseContext:
@@ -118,9 +133,10 @@ def _context() -> BaseContext:
 _settings: tuple[Work[Any], tuple[Source, ...], DecodePolicy]
 
 
-def _begin(work: Work[Any], sources: tuple[Source, ...], policy: DecodePolicy) -> None:
+def _begin(work: Work[Any], sources: tuple[Source, ...], policy: DecodePolicy, begun: Event) -> None:
     global _settings
     _settings = work, sources, policy
+    begun.set()
     # Ctrl-C reaches the whole group; the main process decides, and its workers say nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -13,8 +13,12 @@ from vitrail.data.check.origin import files_of, is_known_good
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
 from vitrail.data.check.scan import reason
 from vitrail.data.decoding.decode import decode, open_image
+from vitrail.data.sources.arrow_rows import ArrowRows
+from vitrail.data.sources.files import state_of
+from vitrail.data.sources.hdf5 import Hdf5Images
 from vitrail.data.sources.parts import without
-from vitrail.data.sources.source import Encoded, Source
+from vitrail.data.sources.shards import Shards
+from vitrail.data.sources.source import Encoded, Part, Source
 from vitrail.errors import DataError, DiskError, notice
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.cache import cache_folder, cache_key
@@ -95,21 +99,30 @@ def verify_images(source: Source, policy: DecodePolicy, indices: np.ndarray) -> 
 
 
 def _identities(source: Source) -> np.ndarray:
-    """What changes when an image does: path, size and time of its file, else its place in data of that digest."""
+    """What changes when an image does: path and state of its file, else its place in such files of that digest."""
     found = files_of(source)
     if found is None:
-        digest = source.digest()
-        return _numbers(f"{digest}\0{index}".encode() for index in range(len(source)))
+        data = hashlib.sha256(source.digest().encode())
+        for path in _holders(source):
+            data.update(_state(path.absolute()) + b"\0")
+        return _numbers(f"{data.hexdigest()}\0{index}".encode() for index in range(len(source)))
     files, indices = found
     return _numbers(_state(files.path(index).absolute()) for index in indices.tolist())
+
+
+def _holders(source: Source) -> Iterable[Path]:
+    """The files that hold images which are no files of their own."""
+    while isinstance(source, Part):
+        source = source.whole
+    return source.holders() if isinstance(source, ArrowRows | Hdf5Images | Shards) else ()
 
 
 def _state(path: Path) -> bytes:
     try:
         now = path.stat()
-    except OSError:
+    except (OSError, ValueError):
         return b""
-    return f"{path}\0{now.st_size}\0{now.st_mtime_ns}".encode("utf-8", "surrogateescape")
+    return f"{path}\0{state_of(now)}".encode("utf-8", "surrogateescape")
 
 
 def _numbers(states: Iterable[bytes]) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from vitrail.config.decoding import FORMATS, DecodePolicy
 from vitrail.data.check.hashes import THUMBNAIL, look_of, pixel_hash
-from vitrail.data.check.origin import is_known_good
+from vitrail.data.check.origin import is_in_memory
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
 from vitrail.data.decoding.decode import decode
 from vitrail.data.sources.source import Source
@@ -54,7 +54,7 @@ def scan(
     scans = [Scan(np.zeros(len(source), RECORD)) for source in sources]
     pieces = [piece for number, source in enumerate(sources) for piece in pieces_of(number, np.arange(len(source)))]
     # Pixels that are in memory would only be copied into every process.
-    processes = 0 if all(map(is_known_good, sources)) else worker_count(workers, sum(map(len, sources)))
+    processes = 0 if all(map(is_in_memory, sources)) else worker_count(workers, sum(map(len, sources)))
     work = records_with_looks if looks else records_without_looks
     for piece, (records, reasons) in over_images(
         work, sources, pieces, policy=policy, workers=processes, advance=advance

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -83,7 +84,9 @@ def write_split(path: Path, splits: dict[str, Source], suggestion: Suggestion) -
         if image in suggestion.splits:
             split, index = image
             labels = [splits[split].classes[number] for number in splits[split].labels.classes_of(index)]
-            label = _joined(labels) if is_multi else labels[0]
+            for name in labels:
+                _ensure_kept(name, is_multi)
+            label = _BETWEEN_LABELS.join(labels)
             rows.append((os.path.relpath(file, base), label, suggestion.splits[image]))
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -189,11 +192,14 @@ def _wanted(images: Counter[str], groups: Counter[str], shares: dict[str, float]
     }
 
 
-def _joined(labels: list[str]) -> str:
-    for label in labels:
-        if _BETWEEN_LABELS in label:
-            raise DataError(f"the class {label!r} holds {_BETWEEN_LABELS!r}, which stands between labels in a table")
-    return _BETWEEN_LABELS.join(labels)
+def _ensure_kept(label: str, is_multi: bool) -> None:
+    """Refuse a class whose name a table would give back as another."""
+    if is_multi and _BETWEEN_LABELS in label:
+        raise DataError(f"the class {label!r} holds {_BETWEEN_LABELS!r}, which stands between labels in a table")
+    if unicodedata.normalize("NFC", label).strip() != label:
+        raise DataError(
+            f"the class {label!r} begins or ends with a space, which a table does not keep", fix="Rename the class."
+        )
 
 
 def _is_text(path: str) -> bool:

@@ -1,6 +1,7 @@
 """Which columns of a Hugging Face data set hold the images and the labels, and what the labels are."""
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,14 @@ def find_columns(features: "Features", where: str) -> tuple[str, str]:
                 f"{came} the {kind}; the columns are {columns}", wanted=f"one named {' or '.join(names)}", where=where
             )
     return images[0], labels[0]
+
+
+def class_names(features: "Features") -> dict[str, tuple[str, ...]]:
+    """The names that columns state for their numbers."""
+    from datasets import ClassLabel
+
+    inside = {name: _inside(feature) for name, feature in features.items()}
+    return {name: _in_nfc(feature.names) for name, feature in inside.items() if isinstance(feature, ClassLabel)}
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,12 @@ def read_labels(dataset: "Dataset", column: str, where: str) -> LabelColumn:
     if "" in words:
         raise DataError("a label is empty", wanted="a class name", where=where)
     feature = _inside(dataset.features[column])
-    stated = feature.names if isinstance(feature, ClassLabel) else None
-    names = None if stated is None else tuple(unicodedata.normalize("NFC", name) for name in stated)
+    names = _in_nfc(feature.names) if isinstance(feature, ClassLabel) else None
     return LabelColumn(words, numbers, offsets, names)
+
+
+def _in_nfc(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(unicodedata.normalize("NFC", name) for name in names)
 
 
 def _refuse_nulls(values: Any, where: str) -> None:

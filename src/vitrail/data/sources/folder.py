@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from vitrail.data.sources.files import Files, as_text, shown
+from vitrail.data.sources.files import Files, as_text, in_one_spelling, shown
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.splits import SPLITS, MissingSplit
 from vitrail.errors import DataError, notice
@@ -34,6 +34,8 @@ def open_folder(root: Path, split: str = "train", *, allow_empty: bool = False) 
     notes: list[str] = []
     homes = split_folders(root)
     folder = _split_folder(root, homes, split)
+    if homes:
+        notes += _unread(root, homes)
     found = _class_folders(folder, notes)
     if not found:
         raise DataError(f"{_flat(folder)}", wanted=LAYOUT, where=shown(str(folder)))
@@ -52,7 +54,7 @@ def open_folder(root: Path, split: str = "train", *, allow_empty: bool = False) 
     labels: list[int] = []
     ignored: list[str] = []
     for name in sorted(found, key=numbers.__getitem__):
-        inside = sorted(_images(found[name], root, ignored, notes))
+        inside = sorted(_images(found[name], root, ignored, notes), key=lambda path: (in_one_spelling(path), path))
         if not inside and not allow_empty:
             raise DataError(
                 f"the class {name!r} has no images",
@@ -71,20 +73,59 @@ def open_folder(root: Path, split: str = "train", *, allow_empty: bool = False) 
 
 
 def split_folders(root: Path) -> dict[str, Path]:
-    """The folders of `root` that are splits by name; none when the classes are at the top."""
-    try:
-        folders = [entry for entry in sorted(root.iterdir()) if entry.is_dir() and not _is_litter(entry.name)]
-    except OSError as error:
-        raise DataError(f"the folder could not be read ({error.strerror})", where=shown(str(root))) from None
-    entries = {folder.name.lower(): folder for folder in folders}
+    """The folders of `root` that are splits by name; none when the classes are at the top.
+
+    One folder called "test" among classes is a class: splits come with a training part or fill the folder. A folder
+    called "train" among classes is a class when it holds images and no folders, and an error when it holds folders.
+    """
+    folders = _folders(root)
     homes = {}
     for split, names in SPLITS.items():
-        for name in names:
-            if name in entries and split not in homes:
-                homes[split] = entries[name]
-    # One folder called "test" among classes is a class; splits come with a training part or fill the folder.
+        found = [folder for name in names for folder in folders if folder.name.lower() == name]
+        # Of train/ and Train/, the plain one.
+        exact = [folder for folder in found if folder.name in names]
+        if found:
+            homes[split] = (exact or found)[0]
     known = {name for names in SPLITS.values() for name in names}
-    return homes if "train" in homes or all(name in known for name in entries) else {}
+    others = [folder for folder in folders if folder.name.lower() not in known]
+    if "train" not in homes:
+        return {} if others else homes
+    classes = [folder for folder in others if _has_images(folder)]
+    if not classes:
+        return homes
+    if not _folders(homes["train"]):
+        return {} if _has_images(homes["train"]) else homes
+    if len(homes) == 1:
+        train, beside = homes["train"].name, _few(tuple(folder.name for folder in classes))
+        raise DataError(
+            f"{shown(train)!r} holds folders and may be the training split, or a class beside {beside}",
+            wanted="one reading",
+            where=shown(str(root)),
+            fix=f"Move {shown(train)}/ or the others to a folder of their own.",
+        )
+    return homes
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return [entry for entry in sorted(root.iterdir()) if entry.is_dir() and not _is_litter(entry.name)]
+    except OSError as error:
+        raise DataError(f"the folder could not be read ({error.strerror})", where=shown(str(root))) from None
+
+
+def _has_images(folder: Path) -> bool:
+    """Whether an image lies in the folder itself, judged by names alone."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(entry.name.lower().endswith(_IMAGE_ENDINGS) and entry.is_file() for entry in entries)
+    except OSError:
+        return False
+
+
+def _unread(root: Path, homes: dict[str, Path]) -> list[str]:
+    unread = [f"{shown(folder.name)}/" for folder in _folders(root) if folder not in homes.values()]
+    used = ", ".join(f"{shown(folder.name)}/" for folder in homes.values())
+    return [f"{shown(str(root))}: not read, beside {used}: {', '.join(unread)}."] if unread else []
 
 
 def _split_folder(root: Path, homes: dict[str, Path], split: str) -> Path:
@@ -144,27 +185,33 @@ def _images(folders: list[str], root: Path, ignored: list[str], notes: list[str]
                 ignored.append(entry.path)
 
 
-def _walk(folder: str, visited: set[tuple[int, int]], notes: list[str]) -> Iterator[os.DirEntry[str]]:
-    identity = _identity(folder)
-    if identity in visited:
-        notes.append(f"{shown(folder)} was ignored: the link leads back to a folder already read.")
-        return
-    visited.add(identity)
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError as error:
-        raise DataError(f"the folder could not be read ({error.strerror})", where=shown(folder)) from None
-    for entry in entries:
-        kind = _kind(entry)
-        if kind == "folder" and _is_litter(entry.name):
-            notes.append(f"{shown(entry.path)} was ignored: it is hidden, or no folder of images.")
-        elif kind == "folder":
-            yield from _walk(entry.path, visited, notes)
-        elif kind == "special":
-            notes.append(f"{shown(entry.path)} was ignored: it is no file that can be read to its end.")
-        else:
-            # A link that leads nowhere is listed, so that reading it says so.
-            yield entry
+def _walk(top: str, visited: set[tuple[int, int]], notes: list[str]) -> Iterator[os.DirEntry[str]]:
+    # A list of what is left, since functions that call themselves end at a thousand folders in each other.
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            identity = _identity(folder)
+            entries = sorted(os.scandir(folder), key=lambda entry: (in_one_spelling(entry.name), entry.name))
+        except OSError as error:
+            raise DataError(f"the folder could not be read ({error.strerror})", where=shown(folder)) from None
+        if identity in visited:
+            notes.append(f"{shown(folder)} was ignored: the link leads back to a folder already read.")
+            continue
+        visited.add(identity)
+        inner: list[str] = []
+        for entry in entries:
+            kind = _kind(entry)
+            if kind == "folder" and _is_litter(entry.name):
+                notes.append(f"{shown(entry.path)} was ignored: it is hidden, or no folder of images.")
+            elif kind == "folder":
+                inner.append(entry.path)
+            elif kind == "special":
+                notes.append(f"{shown(entry.path)} was ignored: it is no file that can be read to its end.")
+            else:
+                # A link that leads nowhere is listed, so that reading it says so.
+                yield entry
+        waiting += reversed(inner)
 
 
 def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", "special", "nothing"]:
@@ -204,8 +251,14 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
     """Sorted; folders that are all numbers are sorted as numbers, so that 2 comes before 100."""
     known = list(names)
     if all(name.isascii() and name.isdigit() for name in known):
-        return tuple(sorted(known, key=lambda name: (int(name), name)))
+        return tuple(sorted(known, key=_as_number))
     return tuple(sorted(known))
+
+
+def _as_number(digits: str) -> tuple[int, str, str]:
+    """The order of whole numbers without making them: Python refuses to read thousands of digits."""
+    plain = digits.lstrip("0")
+    return len(plain), plain, digits
 
 
 def _flat(folder: Path) -> str:

@@ -38,6 +38,10 @@ class Hdf5Images(Source):
         path = Path(self._path)
         yield f"{path.name}\0{path.stat().st_size}".encode()
 
+    def holders(self) -> Iterable[Path]:
+        """The file that holds the images."""
+        return [Path(self._path)]
+
     def __getstate__(self) -> dict:
         return {**vars(self), "_opened": None}
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vitrail.data.sources.arrow_columns import find_columns, read_labels
+from vitrail.data.sources.arrow_columns import class_names, find_columns, read_labels
 from vitrail.data.sources.arrow_rows import ArrowRows
-from vitrail.data.sources.files import shown
+from vitrail.data.sources.files import in_one_spelling, shown, state_of, user_path
 from vitrail.data.sources.labels import Labels
-from vitrail.data.sources.numbering import number_classes
+from vitrail.data.sources.numbering import by_name, number_classes
 from vitrail.data.sources.splits import canonical_split, missing_split
 from vitrail.errors import DataError, UsageError
-from vitrail.runtime.cache import cache_folder
+from vitrail.runtime.cache import cache_folder, cache_key
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
@@ -63,14 +63,21 @@ class _Parquet:
             if schemas[-1].names != schemas[0].names:
                 came = f"the columns are {', '.join(schemas[-1].names)}"
                 raise DataError(came, wanted=f"those of {self.files[0].name}", where=shown(str(file)))
-        return Features.from_arrow_schema(schemas[0])
+        found = [Features.from_arrow_schema(schema) for schema in schemas]
+        for file, features in zip(self.files, found, strict=True):
+            if class_names(features) != class_names(found[0]):
+                came = "the class names are not the same, or in another order"
+                raise DataError(came, wanted=f"those of {self.files[0].name}", where=shown(str(file)))
+        return found[0]
 
     def load(self, columns: list[str]) -> "Dataset":
         from datasets import Dataset
 
+        # `datasets` makes its copy again when the time of a file changes; a file may change and keep its time.
+        state = cache_key(*(state_of(file.stat()) for file in self.files))
         # The names of files are taken for patterns.
         files = [glob.escape(str(file.resolve())) for file in self.files]
-        return Dataset.from_parquet(files, columns=columns, cache_dir=str(cache_folder("huggingface")))  # type: ignore
+        return Dataset.from_parquet(files, columns=columns, cache_dir=str(cache_folder("huggingface") / state))  # type: ignore
 
 
 _Split = _Loaded | _Parquet
@@ -84,8 +91,8 @@ def is_saved(path: Path) -> bool:
         return True
     any_parquet = False
     # Stops at the first other file, so that a folder of a million images costs nothing.
-    for name in _file_names(path):
-        if not name.endswith(".parquet"):
+    for file in _files_below(path):
+        if file.suffix.lower() != ".parquet":
             return False
         any_parquet = True
     return any_parquet
@@ -93,31 +100,37 @@ def is_saved(path: Path) -> bool:
 
 def open_huggingface(name: str, split: str = "train") -> ArrowRows:
     """Open `owner/name` or `owner/name:config` of the hub, a saved folder, a folder of Parquet files or one of them."""
-    split, path = canonical_split(split), Path(name).expanduser()
+    split, path = canonical_split(split), user_path(name)
     is_local = path.exists()
     title = shown(name) if is_local else f"hf:{name}"
     _require_datasets()
+    folders = [path if path.is_dir() else path.parent] if is_local else _hub_caches()
     with _quiet():
         parts = _local_parts(path) if is_local else _hub_parts(name)
         if split not in parts:
             raise missing_split(split, parts, title)
         try:
-            return _open(parts, split, title, path if path.is_dir() else path.parent)
+            return _open(parts, split, title, folders)
         except (OSError, ValueError, RuntimeError, _build_error()) as error:
             raise _damaged(error, title) from error
 
 
-def _open(parts: dict[str, _Split], split: str, title: str, folder: Path) -> ArrowRows:
+def _open(parts: dict[str, _Split], split: str, title: str, folders: list[Path]) -> ArrowRows:
     image, label = find_columns(parts[split].features, title)
     dataset = parts[split].load([image, label])
     column = read_labels(dataset, label, f"{title}, {split}")
-    known = column
-    if column.names is None and split != "train" and "train" in parts:
-        _, label = find_columns(parts["train"].features, title)
-        known = read_labels(parts["train"].load([label]), label, f"{title}, train")
-    classes, mapping = number_classes(column.words, known.words, column.names, f"{title}, {split}")
+    words = known = column.words
+    names = column.names
+    if split != "train" and "train" in parts:
+        # Each split may number the same names in its own way.
+        words = by_name(words, names, f"{title}, {split}")
+        train = parts["train"]
+        _, label = find_columns(train.features, title)
+        names = class_names(train.features).get(label)
+        known = [] if names else read_labels(train.load([label]), label, f"{title}, train").words
+    classes, mapping = number_classes(words, known, names, f"{title}, {split}")
     labels = Labels(mapping[column.values], len(classes), column.offsets)
-    return ArrowRows(title, split, classes, labels, dataset.select_columns([image]), folder)
+    return ArrowRows(title, split, classes, labels, dataset.select_columns([image]), folders)
 
 
 def _local_parts(path: Path) -> dict[str, _Split]:
@@ -131,8 +144,9 @@ def _local_parts(path: Path) -> dict[str, _Split]:
         if isinstance(saved, Dataset):
             saved = {str(saved.split or "train").partition("[")[0]: saved}
         return _by_split({str(name): _Loaded(part) for name, part in saved.items()})
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*.parquet") if file.is_file())
-    if not files or any(file.suffix.lower() != ".parquet" for file in files):
+    files = [path] if path.is_file() else sorted(_files_below(path), key=lambda file: in_one_spelling(str(file)))
+    files = [file for file in files if file.suffix.lower() == ".parquet"]
+    if not files:
         raise DataError(
             "there is no Hugging Face data set",
             wanted="a folder written by save_to_disk, or .parquet files",
@@ -161,6 +175,14 @@ def _by_split(parts: dict[str, _Split]) -> dict[str, _Split]:
         usual = canonical_split(name)
         named[name if usual in named else usual] = part
     return named
+
+
+def _hub_caches() -> list[Path]:
+    """Where Hugging Face's libraries put what they fetch: images that are files of their own are there."""
+    import datasets.config
+    from huggingface_hub import constants
+
+    return [Path(constants.HF_HUB_CACHE), Path(datasets.config.HF_DATASETS_CACHE)]
 
 
 def _hub_parts(name: str) -> dict[str, _Split]:
@@ -241,11 +263,18 @@ def _build_error() -> type[Exception]:
     return DatasetsError
 
 
-def _file_names(folder: Path) -> Iterator[str]:
-    """Names of all files below a folder but hidden ones and the card that the hub adds."""
-    for _, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (name.lower() for name in files if not name.startswith(".") and name.lower() != "readme.md")
+def _files_below(folder: Path) -> Iterator[Path]:
+    """All files below a folder but hidden ones and the card that the hub adds."""
+    # Not os.walk, which gives up on a thousand folders in each other.
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            entries = sorted(os.scandir(waiting.pop()), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        shown_ones = [entry for entry in entries if not entry.name.startswith(".")]
+        waiting += [entry.path for entry in reversed(shown_ones) if entry.is_dir(follow_symlinks=False)]
+        yield from (Path(one.path) for one in shown_ones if not one.is_dir() and one.name.lower() != "readme.md")
 
 
 def _damaged(error: Exception, where: str) -> DataError:

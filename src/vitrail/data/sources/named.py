@@ -4,6 +4,7 @@ import difflib
 import os
 from pathlib import Path
 
+from vitrail.data.sources.files import shown, user_path
 from vitrail.data.sources.named_readers import READERS
 from vitrail.data.sources.named_rows import NAMED, NamedSet
 from vitrail.data.sources.source import Source
@@ -24,7 +25,7 @@ def open_named(name: str, split: str = "train", *, root: Path | None = None, dow
     if not set(splits) <= set(row.images) or (len(splits) > 1 and not joins):
         raise missing_split("+".join(splits), row.images, name)
     place = root or Path(os.environ.get("VITRAIL_DATA") or cache_folder("datasets"))
-    source = READERS[row.kind](row, splits, place.expanduser(), download)
+    source = READERS[row.kind](row, splits, user_path(place), download)
     whole = sum(row.images[part] for part in splits)
     if len(source) != whole:
         note = f"{name}, {source.split}: {len(source):,} images are here, of {whole:,} in {row.name}."
@@ -39,5 +40,5 @@ def _row(name: str) -> NamedSet:
     near = difflib.get_close_matches(name.lower(), NAMED, n=1)
     if not near or any(mark in name for mark in "/\\."):
         wanted = f"{_TAKES}, or one of {', '.join(NAMED)}"
-        raise DataError("there is no such folder or file", wanted=wanted, where=name)
+        raise DataError("there is no such folder or file", wanted=wanted, where=shown(name[:200]))
     return NAMED[choose("data set", name, NAMED)]

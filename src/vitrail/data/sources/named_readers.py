@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vitrail.data.sources.digits import open_digits
-from vitrail.data.sources.files import Files, shown
+from vitrail.data.sources.files import Files, in_one_spelling, shown
 from vitrail.data.sources.folder import open_folder, split_folders
 from vitrail.data.sources.hdf5 import Hdf5Images, open_hdf5, require_h5py
 from vitrail.data.sources.labels import Labels
@@ -56,7 +56,7 @@ def read_unsplit(row: NamedSet, splits: list[str], root: Path, download: bool) -
     """Files that come without an official split: a share of an order in which every class is spread evenly."""
     reader = _reader(row, root, download, None, **({} if row.reader == "Caltech101" else {"loader": str}))
     samples = _caltech(reader) if row.reader == "Caltech101" else _samples(row, reader)
-    whole = _files(row, "all", _classes(row, reader, root), sorted(samples), root)
+    whole = _files(row, "all", _classes(row, reader, root), sorted(samples, key=_in_order), root)
     order = spread_order(whole)
     cuts = {split: [round(end * len(whole) / 100) for end in row.shares[split]] for split in splits}
     chosen = np.sort(np.concatenate([order[start:stop] for start, stop in cuts.values()]))
@@ -139,6 +139,10 @@ def _samples(row: NamedSet, reader: Any) -> list[tuple[str, int]]:
     return [(str(path), int(number)) for path, number in pairs]
 
 
+def _in_order(sample: tuple[str, int]) -> tuple[str, str]:
+    return in_one_spelling(sample[0]), sample[0]
+
+
 def _caltech(reader: Any) -> list[tuple[str, int]]:
     folder = Path(reader.root) / "101_ObjectCategories"
     return [
@@ -197,7 +201,7 @@ def _absent(row: NamedSet, root: Path, split: str | None) -> DataError:
         f"{row.name} is not there",
         wanted="the files of " + (repr(split) if split else "all splits"),
         where=shown(_home(row, root, split)),
-        fix=f"{fetch} say with --data-root where it is.",
+        fix=f"{fetch} say with --root where it is.",
     )
 
 

@@ -13,7 +13,7 @@ from vitrail.runtime.counter import permutation, uniforms
 _SEED = 2010_11929
 _WITHIN_CLASS = 1
 _BETWEEN_CLASSES = 2
-_PATTERN = re.compile(r"(?P<split>[a-z_+]+)(\[(?P<start>\d{1,15}%?)?:(?P<stop>\d{1,15}%?)?\])?")
+_PATTERN = re.compile(r"(?P<split>[A-Za-z0-9_+]+)(\[(?P<start>\d{1,15}%?)?:(?P<stop>\d{1,15}%?)?\])?")
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from vitrail.data.sources.files import shown
+from vitrail.data.sources.files import shown, state_of
 from vitrail.data.sources.numbering import Label
 from vitrail.errors import DataError, DiskError, notice
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.cache import cache_folder, cache_key
 
-_VERSION = 1
+_VERSION = 2
+_Identity = tuple[str, tuple[int, int, int, int]]
 _IMAGE_ENDINGS = {
     *("jpg", "jpeg", "jpe", "jfif", "mpo", "png", "webp", "gif", "bmp"),
     *("tif", "tiff", "ppm", "pgm", "pbm", "pnm", "heic", "avif"),
@@ -29,7 +30,7 @@ _WORTH_TELLING = 50e9
 _BLOCK = 512
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK": "zip"}
 # What tarfile raises for headers that make no sense; anything else is a bug and should be seen as one.
-_DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, EOFError, IndexError)
+_DAMAGE = (tarfile.TarError, OSError, ValueError, OverflowError, EOFError, IndexError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,7 @@ class ShardIndex:
     """
 
     path: str
-    size: int
-    mtime_ns: int
+    state: tuple[int, int, int, int]
     names: list[str]
     offsets: np.ndarray
     sizes: np.ndarray
@@ -62,28 +62,28 @@ class _Members:
 
 
 def index_shards(paths: list[Path]) -> list[ShardIndex]:
-    """The index of each shard: from the cache while its size and time of change are the same, else from the tar."""
+    """The index of each shard: from the cache while the file is the same, else from the tar."""
     identities = [_identity(path) for path in paths]
-    size = sum(identity[1] for identity in identities if not _kept(identity).exists())
+    size = sum(identity[1][0] for identity in identities if not _kept(identity).exists())
     if size >= _WORTH_TELLING:
         notice(f"{size / 1e9:,.0f} GB of shards are indexed now; the next time they open at once.")
     return [_index(identity) for identity in identities]
 
 
-def _identity(path: Path) -> tuple[str, int, int]:
+def _identity(path: Path) -> _Identity:
     try:
         found = path.stat()
     except OSError as error:
         raise DataError(f"the shard could not be read ({error.strerror})", where=shown(str(path))) from None
-    return str(path), found.st_size, found.st_mtime_ns
+    return str(path), state_of(found)
 
 
-def _kept(identity: tuple[str, int, int]) -> Path:
-    path, *state = identity
+def _kept(identity: _Identity) -> Path:
+    path, state = identity
     return cache_folder("shards") / f"{cache_key(_VERSION, str(Path(path).resolve()), *state)}.npz"
 
 
-def _index(identity: tuple[str, int, int]) -> ShardIndex:
+def _index(identity: _Identity) -> ShardIndex:
     index = _read(_kept(identity), identity)
     if index is None:
         index = _scan(Path(identity[0]), identity)
@@ -94,7 +94,7 @@ def _index(identity: tuple[str, int, int]) -> ShardIndex:
     return index
 
 
-def _read(kept: Path, identity: tuple[str, int, int]) -> ShardIndex | None:
+def _read(kept: Path, identity: _Identity) -> ShardIndex | None:
     try:
         with np.load(kept, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -122,7 +122,7 @@ def _write(kept: Path, index: ShardIndex) -> None:
         )
 
 
-def _scan(path: Path, identity: tuple[str, int, int]) -> ShardIndex:
+def _scan(path: Path, identity: _Identity) -> ShardIndex:
     where = shown(str(path))
     members = _Members()
     try:
@@ -210,7 +210,7 @@ def _record(raw: bytes, place: str) -> tuple[list[Label], bool] | None:
     is_multi = named == ["labels"]
     found = record[named[0]] if is_multi else [record[named[0]]]
     right = isinstance(found, list) and all(
-        (type(label) is int and label >= 0) or (isinstance(label, str) and label) for label in found
+        (type(label) is int and label >= 0) or (isinstance(label, str) and label and _is_text(label)) for label in found
     )
     if not right or len(named) > 1:
         wanted = '"label" with a class name or number, or "labels" with a list of them'
@@ -220,6 +220,11 @@ def _record(raw: bytes, place: str) -> tuple[list[Label], bool] | None:
             where=place,
         )
     return list(dict.fromkeys(found)), is_multi
+
+
+def _is_text(label: str) -> bool:
+    """JSON can write half of a character, which no file and no screen takes."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in label)
 
 
 def _labels_of(key: str, name: str, members: _Members, where: str) -> tuple[list[Label], bool]:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from vitrail.data.sources.files import shown
+from vitrail.data.sources.files import in_one_spelling, shown, state_of, user_path
 from vitrail.data.sources.labels import Labels
-from vitrail.data.sources.numbering import number_classes
+from vitrail.data.sources.numbering import by_name, number_classes
 from vitrail.data.sources.shard_index import ShardIndex, index_shards
 from vitrail.data.sources.source import Encoded, Source
 from vitrail.data.sources.splits import SPLITS, MissingSplit, canonical_split
@@ -42,7 +42,7 @@ class Shards(Source):
         notes: tuple[str, ...] = (),
     ) -> None:
         self.name, self.split, self.classes, self.labels, self.notes = name, split, classes, labels, notes
-        self._shards = [(index.path, index.size, index.mtime_ns) for index in indices]
+        self._shards = [(index.path, index.state) for index in indices]
         self._shard = np.repeat(np.arange(len(indices), dtype=np.int32), [len(index.names) for index in indices])
         self._offsets = np.concatenate([index.offsets for index in indices])
         self._sizes = np.concatenate([index.sizes for index in indices])
@@ -58,9 +58,13 @@ class Shards(Source):
         return f"{shown(self._shards[self._shard[index]][0])}: {shown(self._names[index])}"
 
     def manifest(self) -> Iterable[bytes]:
-        shards = [Path(path).name for path, _, _ in self._shards]
+        shards = [in_one_spelling(Path(path).name) for path, _ in self._shards]
         for shard, name, size in zip(self._shard, self._names, self._sizes, strict=True):
             yield f"{shards[shard]}\0{name}\0{size}".encode("utf-8", "surrogateescape")
+
+    def holders(self) -> Iterable[Path]:
+        """The files that hold the images."""
+        return (Path(path) for path, _ in self._shards)
 
     def __getstate__(self) -> dict:
         return {name: value for name, value in vars(self).items() if name != "_open"}
@@ -75,8 +79,9 @@ class _OpenShard:
 
     _descriptor = -1
 
-    def __init__(self, path: str, size: int, mtime_ns: int) -> None:
-        self._identity = (size, mtime_ns)
+    def __init__(self, path: str, state: tuple[int, int, int, int]) -> None:
+        # A new link to the file, or new rights, must not stop a training.
+        self._content = state[:2]
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:
@@ -89,7 +94,7 @@ class _OpenShard:
             content = os.pread(self._descriptor, size, offset)
         except OSError as error:
             raise DataError(f"the shard could not be read ({error.strerror})", where=where) from None
-        if (found.st_size, found.st_mtime_ns) != self._identity or len(content) != size:
+        if state_of(found)[:2] != self._content or len(content) != size:
             raise DataError("the shard has changed since it was opened", where=where, fix="Start again.")
         return content
 
@@ -112,13 +117,17 @@ def open_shards(pattern: str, split: str = "train") -> Shards:
         raise DataError("the shards hold no images", wanted="members such as 0001.jpg and 0001.cls", where=pattern)
     if len(kinds) > 1:
         raise DataError("some shards have 'label' and some have 'labels'", wanted="one kind", where=pattern)
-    names = _class_names(pattern, paths[0])
-    home = indices
-    if names is None and _SPLIT in pattern and split != "train":
-        home = index_shards(_paths_of(pattern, "train"))
-    known = dict.fromkeys(word for index in home for word in index.words)
     words = list(dict.fromkeys(word for index in indices for word in index.words))
-    classes, mapping = number_classes(words, known, names, pattern)
+    names = _class_names(pattern, paths[0])
+    train = _paths_of(pattern, "train") if split != "train" else []
+    if train:
+        # Each split may have a classes.txt of its own, in another order.
+        labels, names = by_name(words, names, pattern), _class_names(pattern, train[0])
+        home = index_shards(train) if names is None else []
+    else:
+        labels, home = words, indices
+    known = dict.fromkeys(word for index in home for word in index.words)
+    classes, mapping = number_classes(labels, known, names, pattern)
     notes = _notes(indices)
     for note in notes:
         notice(note)
@@ -153,7 +162,7 @@ def _shards_of(pattern: str, split: str) -> list[Path]:
     paths = _paths_of(pattern, split)
     if not paths:
         came = f"there are no shards for {split!r}" if _SPLIT in pattern else "there are no such shards"
-        folder = Path(pattern).expanduser().is_dir()
+        folder = user_path(pattern).is_dir()
         fix = f"Write wds:{pattern.rstrip('/')}/*.tar for a folder of shards." if folder else ""
         raise MissingSplit(came, wanted="tar files, as in path/{000..099}.tar or path/*.tar", where=pattern, fix=fix)
     return paths
@@ -170,22 +179,33 @@ def _paths_of(pattern: str, split: str) -> list[Path]:
 
 def _expand(pattern: str) -> list[Path]:
     """All files that a pattern with {000..099}, {a,b} and * stands for; a gap in a range is an error."""
-    whole = Path(pattern).expanduser()
-    if whole.is_file():
+    try:
+        whole = Path(pattern).expanduser()
+    except RuntimeError as error:
+        raise DataError(f"the path cannot be looked at ({error})", where=pattern) from None
+    if _is_file(whole):
         return [whole]
     found: list[Path] = []
     missing: list[Path] = []
     for text in _braces(str(whole)):
-        if glob.has_magic(text) and not Path(text).exists():
+        if glob.has_magic(text) and not _is_file(Path(text)):
             # Unlike pathlib's, this glob leaves out hidden files.
-            named = sorted(glob.glob(text, recursive=True))  # noqa: PTH207
-            found += [Path(path) for path in named if Path(path).is_file()]
+            named = sorted(glob.glob(text, recursive=True), key=in_one_spelling)  # noqa: PTH207
+            found += [Path(path) for path in named if _is_file(Path(path))]
         else:
-            (found if Path(text).is_file() else missing).append(Path(text))
+            (found if _is_file(Path(text)) else missing).append(Path(text))
     if found and missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise DataError(f"the shard {shown(missing[0].name)}{more} is missing", where=pattern)
     return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        # A pattern may be longer than the name of a file can be.
+        return False
 
 
 def _braces(pattern: str) -> list[str]:

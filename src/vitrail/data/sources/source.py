@@ -32,6 +32,9 @@ class Source(ABC):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        return f"<{self.name}, {self.split}: {len(self):,} images of {len(self.classes):,} classes>"
+
     @abstractmethod
     def read(self, index: int) -> Encoded:
         """The image as it is stored; a DataError names the file when it cannot be read."""

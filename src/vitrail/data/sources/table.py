@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ def open_table(path: Path, split: str = "train") -> Files:
             if label not in numbers:
                 raise _wrong(path, row.line, f"the class {label!r} is in {row.split!r} but not in 'train'")
     chosen = [row for row in rows if row.split == split]
-    notes = _repeats(path, chosen)
+    notes = _repeats(path, rows, split)
     for note in notes:
         notice(note)
     numbered = [[numbers[label] for label in row.labels] for row in chosen]
@@ -124,17 +125,25 @@ def _text(path: Path) -> str:
         raise _wrong(path, _line_of(raw, error.start), byte, wanted="text in UTF-8", fix=fix) from None
 
 
-def _repeats(path: Path, rows: list[_Row]) -> tuple[str, ...]:
-    """Refuse an image with two labels; tell of rows that say the same thing twice."""
-    seen: dict[str, _Row] = {}
-    repeated = 0
+def _repeats(path: Path, rows: list[_Row], split: str) -> tuple[str, ...]:
+    """Refuse an image with two labels in the split; tell of rows that repeat an image there or in another split."""
+    seen: dict[str, list[_Row]] = {}
+    told = Counter()
     for row in rows:
-        first = seen.setdefault(os.path.normpath(path.parent / row.path), row)
-        if set(first.labels) != set(row.labels):
-            before, now = (_BETWEEN_LABELS.join(one.labels) for one in (first, row))
-            raise _wrong(path, row.line, f"{row.path!r} is {now!r} here and {before!r} in line {first.line}")
-        repeated += first is not row
-    return (f"{shown(str(path))}: {repeated:,} rows repeat an image; each counts again.",) if repeated else ()
+        earlier = seen.setdefault(os.path.normpath(path.parent / row.path), [])
+        for first in earlier:
+            if split not in (first.split, row.split):
+                continue
+            differ = set(first.labels) != set(row.labels)
+            if differ and first.split == row.split:
+                before, now = (_BETWEEN_LABELS.join(one.labels) for one in (first, row))
+                raise _wrong(path, row.line, f"{row.path!r} is {now!r} here and {before!r} in line {first.line}")
+            where = "an image; each counts again" if first.split == row.split else "an image of another split"
+            told[where + (" with another label" if differ else "")] += 1
+        # One row for each split is enough to compare with.
+        if row.split not in {first.split for first in earlier}:
+            earlier.append(row)
+    return tuple(f"{shown(str(path))}: {count:,} rows repeat {what}." for what, count in told.items())
 
 
 def _line_of(raw: bytes, position: int) -> int:
