@@ -93,11 +93,11 @@ def _alone(source: Arrays, augment: AugmentConfig, options: argparse.Namespace, 
     torch.cuda.synchronize()
     rate = batches * options.batch / (time.perf_counter() - started)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(20):
+        for _ in range(batches):
             next(pairs)
         torch.cuda.synchronize()
     pairs.close()
-    busy = sum(event.self_device_time_total for event in profile.key_averages()) / 1e6 / 20
+    busy = sum(event.self_device_time_total for event in profile.key_averages()) / 1e6 / batches
     return rate, busy
 
 
