@@ -7,7 +7,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from PIL import ImageOps
+from PIL import Image, ImageOps
 from tests.data.check.scenes import make_folder, scene
 from tests.data.conftest import state_of
 from tests.data.pictures import encoded
@@ -223,3 +223,12 @@ def test_a_whole_process_with_workers_returns_the_code(faulty):
     finished = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
     assert finished.returncode == 3
     assert len(json.loads(finished.stdout)["bad"]) == 1
+
+
+def test_near_copies_with_two_labels_are_named(capsys, clean):
+    first, other = sorted(folder for folder in (clean / "train").iterdir() if folder.is_dir())[:2]
+    picture = sorted(first.iterdir())[0]
+    Image.open(picture).convert("RGB").save(other / "again.jpg", quality=60)
+    out, _ = called(capsys, 0, clean, "--workers", 0)
+    assert f"look alike and have two labels: train/{first.name}/{picture.name} ({first.name}) ~" in out
+    assert f"train/{other.name}/again.jpg ({other.name})" in out

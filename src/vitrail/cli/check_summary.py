@@ -9,7 +9,7 @@ from vitrail.cli.terminal import printable
 from vitrail.data.check.findings import Duplicates, Findings, Place
 from vitrail.data.check.words import counted
 
-_EXAMPLES = 3
+_EXAMPLES = 10
 _NOTES = 6
 
 
@@ -71,7 +71,7 @@ def _problems(findings: Findings) -> Iterator[tuple[str, list[str], int]]:
         exact = sum(group.kind == "exact" for group in findings.across)
         kinds = f"{exact:,} exact, {len(findings.across) - exact:,} near"
         groups = counted(len(findings.across), "group of copies lies", "groups of copies lie")
-        headline = f"{groups} in more than one split ({kinds}): the score would measure memory"
+        headline = f"{groups} in more than one split ({kinds}): a model would be measured on what it has seen"
         yield headline, [_copies(group, findings.data) for group in findings.across[:_EXAMPLES]], len(findings.across)
     if findings.bad:
         lines = [f"{short(one.image)}: {printable(one.reason)}" for one in findings.bad[:_EXAMPLES]]
@@ -91,6 +91,8 @@ def _notes(findings: Findings) -> Iterator[str]:
         exact = sum(group.kind == "exact" for group in findings.within)
         groups = counted(len(findings.within), "group of copies lies", "groups of copies lie")
         yield f"{groups} inside a split ({exact:,} exact, {len(findings.within) - exact:,} near)"
+        for group in [group for group in findings.within if group.labels_differ and group.kind == "near"][:_EXAMPLES]:
+            yield f"look alike and have two labels: {_copies(group, findings.data, labels=True)}"
     if findings.several_frames:
         files = counted(len(findings.several_frames), "animated or multi-page file")
         yield f"{files}: the first frame is used"

@@ -484,3 +484,9 @@ def test_the_splits_of_a_pack_go_by_any_of_their_names(tmp_path, stored) -> None
     pack({"train": open_data(root), stored: open_data(root, "val")}, tmp_path / "pack", PackOptions())
     for name in ("val", "validation"):
         assert len(open_data(tmp_path / "pack", name)) == 1
+
+
+def test_pictures_beside_the_class_folders_are_told(tmp_path) -> None:
+    root = grow(tmp_path, "a/1.jpg", "b/1.jpg", "loose.jpg", "more.png")
+    with pytest.warns(Notice, match=r"loose\.jpg and 1 more ignored: beside the class folders"):
+        assert len(open_folder(root)) == 2

@@ -157,6 +157,10 @@ def _class_folders(folder: Path, notes: list[str]) -> dict[str, list[str]]:
             notes.append(f"{shown(entry.path)} was ignored: it is no class.")
         elif kind == "folder":
             found[unicodedata.normalize("NFC", as_text(entry.name))].append(entry.path)
+    loose = [entry.path for entry in entries if Path(entry.name).suffix.lower() in _IMAGE_ENDINGS]
+    if found and loose:
+        rest = f" and {len(loose) - 1:,} more" if len(loose) > 1 else ""
+        notes.append(f"{shown(loose[0])}{rest} ignored: beside the class folders, so nothing says what it shows.")
     for name, parts in found.items():
         if len(parts) > 1:
             notes.append(f"the class {name!r} is in {len(parts)} folders spelled differently in Unicode; merged.")
