@@ -1,6 +1,7 @@
 """`vitrail data pack`: a copy of a data set that loads faster."""
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -60,8 +61,12 @@ def run(
         skip_bad=skip_bad,
         policy=DecodePolicy(max_pixels=max_pixels),
     )
-    with progress("packing", total) as advance:
-        packed = pack(splits, target, options, advance)
+    try:
+        with progress("packing", total) as advance:
+            packed = pack(splits, target, options, advance)
+    except KeyboardInterrupt:
+        print("What is packed so far is kept: the same command goes on from there.", file=sys.stderr)
+        raise
     size = sum(file.stat().st_size for file in target.iterdir())
     counts = ", ".join(f"{name} {len(part):,}" for name, part in packed.items())
     out = console()
