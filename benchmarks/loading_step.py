@@ -4,7 +4,7 @@ import time
 
 import torch
 from loading_contenders import OURS, PEERS, PREFETCH, SIZE, Setting
-from torch.nn.functional import cross_entropy
+from training_step import training_step
 
 import vitrail
 
@@ -13,7 +13,7 @@ _WARM_UP = 10
 
 def step_section(setting: Setting, steps: int) -> str:
     """A table of images/s and of the share of the time that a step waited."""
-    step = _training_step(setting.device)
+    step = training_step(vitrail.create_model("vit-b16", num_classes=1000).to(setting.device).train())
     images = torch.randn(setting.batch, 3, SIZE, SIZE, device=setting.device)
     labels = torch.randint(2, (setting.batch,), device=setting.device)
 
@@ -32,21 +32,6 @@ def step_section(setting: Setting, steps: int) -> str:
         rate, wait, share = _measure(make(setting), step, setting, steps)
         lines.append(f"| {name} | {rate:,.0f} | {wait * 1e3:.2f} ms | {share:.1%} |")
     return "\n".join([*lines, "", f"{steps} steps each, in this order; wait: host time in which no batch was ready."])
-
-
-def _training_step(device: torch.device):
-    network = vitrail.create_model("vit-b16", num_classes=1000).to(device).train()
-    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
-    forward = torch.compile(network)
-
-    def step(images: torch.Tensor, labels: torch.Tensor) -> None:
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = cross_entropy(forward(images), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
 
 
 def _measure(stream, step, setting: Setting, steps: int) -> tuple[float, float, float]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from machine import describe_machine, describe_versions
-from torch.nn.functional import cross_entropy
+from torch import nn
+from training_step import training_step
 
 import vitrail
 from vitrail.config import AugmentConfig, preset
@@ -41,7 +42,7 @@ def main() -> None:
         "| augmentation | images/s alone | GPU time per batch | step without | step with | share of the GPU | longer |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    step = _training_step(device)
+    step = training_step(_network().to(device).train())
     images = torch.randn(options.batch, 3, 32, 32, device=device)
     soft = torch.softmax(torch.randn(options.batch, 10, device=device), 1)
     for name, augment in LEVELS.items():
@@ -101,20 +102,8 @@ def _alone(source: Arrays, augment: AugmentConfig, options: argparse.Namespace, 
     return rate, busy
 
 
-def _training_step(device: torch.device):
-    network = vitrail.create_model("vit-ti16", num_classes=10, image_size=32, patch_size=4)
-    network = network.to(device).train()
-    optimizer = torch.optim.AdamW(network.parameters(), fused=True)
-    forward = torch.compile(network)
-
-    def step(images: torch.Tensor, targets: torch.Tensor) -> None:
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = cross_entropy(forward(images), targets)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
+def _network() -> nn.Module:
+    return vitrail.create_model("vit-ti16", num_classes=10, image_size=32, patch_size=4)
 
 
 def _interleaved(step, kept, fed, rounds: int, steps: int) -> tuple[list[float], list[float]]:

@@ -612,7 +612,7 @@ def test_a_disk_that_is_too_small_is_known_before(photos, tmp_path, monkeypatch)
     assert message.startswith(f"{tmp_path}: the copy needs about 0.0 GB and 0.0 GB are free. Choose a smaller")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photos"]
     monkeypatch.setattr(shutil, "disk_usage", lambda _place: SimpleNamespace(free=needed))
-    pack(splits(photos), tmp_path / "copy", OPTIONS)
+    assert len(pack(splits(photos), tmp_path / "copy", OPTIONS)["train"]) == 20
 
 
 def test_what_is_there_already_needs_no_more_space(photos, tmp_path, monkeypatch):
@@ -620,7 +620,7 @@ def test_what_is_there_already_needs_no_more_space(photos, tmp_path, monkeypatch
     there = (partial / "train.pixels").stat().st_size
     free = estimate_bytes(splits(photos), OPTIONS) - there
     monkeypatch.setattr(shutil, "disk_usage", lambda _place: SimpleNamespace(free=free))
-    pack(splits(photos), tmp_path / "copy", OPTIONS)
+    assert len(pack(splits(photos), tmp_path / "copy", OPTIONS)["train"]) == 20
 
 
 def test_a_disk_that_fills_up_on_the_way(photos, tmp_path, unbroken):

@@ -253,7 +253,7 @@ def test_an_edited_config_is_refused_with_the_field_named(change, told, folder) 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"vitrail/1"', "[" * 100_000, "\ufeff{}"])
 def test_a_config_that_is_no_record(text, folder) -> None:
     (folder / "config.json").write_text(text, encoding="utf-8")
-    refusal(folder)
+    assert "config.json" in refusal(folder)
 
 
 def test_a_config_that_is_no_text(folder) -> None:

@@ -59,6 +59,8 @@ def _run(verb: Callable[..., None] | dict[str, Callable[..., None]], words: list
 
     prog = f"vitrail {words[0]}"
     if isinstance(verb, dict):
+        if len(words) > 1 and not words[1].startswith("-"):
+            choose(f"command of `{prog}`", words[1], verb)
         tyro.extras.subcommand_cli_from_dict(verb, args=words[1:], prog=prog)
     else:
         tyro.cli(verb, args=words[1:], prog=prog)

@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vitrail.data.check.origin import holders, whole_of
+from vitrail.data.check.origin import holders
 from vitrail.data.sources.arrow_rows import ArrowRows
 from vitrail.data.sources.files import Files, shown
-from vitrail.data.sources.source import Source
+from vitrail.data.sources.source import Source, whole_of
 from vitrail.errors import UsageError
 
 

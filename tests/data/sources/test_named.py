@@ -615,7 +615,7 @@ def test_a_name_that_is_almost_right(root, name, near):
 def test_what_must_be_a_path(root, name):
     message = refusal(name, "train", root)
     assert message.startswith(f"{name}: there is no such folder or file; wanted a folder of class folders, a .csv")
-    assert "hf:owner/name" in message and "wds:path/*.tar" in message and "cifar10" in message
+    assert "hf:owner/name" in message and "wds:path/*.tar" in message and "`vitrail list datasets`" in message
 
 
 def test_the_table_of_names():

@@ -11,7 +11,7 @@ from vitrail.data.sources.files import Files, state_of
 from vitrail.data.sources.hdf5 import Hdf5Images
 from vitrail.data.sources.packed import Packed
 from vitrail.data.sources.shards import Shards
-from vitrail.data.sources.source import Arrays, Part, Source
+from vitrail.data.sources.source import Arrays, Source, whole_of
 
 
 def files_of(source: Source) -> tuple[Files, np.ndarray] | None:
@@ -47,13 +47,6 @@ def is_in_memory(source: Source) -> bool:
 def is_known_good(source: Source) -> bool:
     """Whether nothing can be unreadable unseen: in memory, or packed, where reading compares with a checksum."""
     return isinstance(whole_of(source), Arrays | Packed)
-
-
-def whole_of(source: Source) -> Source:
-    """The source that a part is a part of."""
-    while isinstance(source, Part):
-        source = source.whole
-    return source
 
 
 def _state(path: Path) -> bytes:

@@ -1,24 +1,18 @@
 """Is every file readable? The cheap part of a check, which training runs before its first step."""
 
-import hashlib
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import PIL
 
 from vitrail.config.decoding import DecodePolicy
-from vitrail.data.check.origin import files_of, is_known_good
+from vitrail.data.check.origin import identities, is_known_good
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
 from vitrail.data.check.scan import reason
 from vitrail.data.decoding.decode import decode, open_image
-from vitrail.data.sources.arrow_rows import ArrowRows
-from vitrail.data.sources.files import state_of
-from vitrail.data.sources.hdf5 import Hdf5Images
 from vitrail.data.sources.parts import without
-from vitrail.data.sources.shards import Shards
-from vitrail.data.sources.source import Encoded, Part, Source
+from vitrail.data.sources.source import Encoded, Source
 from vitrail.errors import DataError, DiskError, notice
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.cache import cache_folder, cache_key
@@ -40,8 +34,8 @@ def preflight(
     if is_known_good(source):
         return source
     cache = cache_folder("checked") / f"{cache_key(1, source.name, policy, PIL.__version__)}.npy"
-    identities, known = _identities(source), _load(cache)
-    fresh = np.flatnonzero((identities == _UNKNOWN) | ~np.isin(identities, known))
+    images, known = identities(source), _load(cache)
+    fresh = np.flatnonzero((images == _UNKNOWN) | ~np.isin(images, known))
     if progress:
         progress(len(source) - len(fresh))
     bad: dict[int, str] = {}
@@ -56,7 +50,7 @@ def preflight(
             advance=progress,
         ):
             bad |= failures
-            fine.append(identities[np.setdiff1d(piece.indices, list(failures))])
+            fine.append(images[np.setdiff1d(piece.indices, list(failures))])
     finally:
         # Also when stopped half-way: what was read need not be read again.
         if len(fine) > 1:
@@ -96,39 +90,6 @@ def verify_images(source: Source, policy: DecodePolicy, indices: np.ndarray) -> 
                 # Whatever a file does to a decoder, it would do again in the middle of training.
                 failures[index] = reason(error)
     return failures
-
-
-def _identities(source: Source) -> np.ndarray:
-    """What changes when an image does: path and state of its file, else its place in such files of that digest."""
-    found = files_of(source)
-    if found is None:
-        data = hashlib.sha256(source.digest().encode())
-        for path in _holders(source):
-            data.update(_state(path.absolute()) + b"\0")
-        return _numbers(f"{data.hexdigest()}\0{index}".encode() for index in range(len(source)))
-    files, indices = found
-    return _numbers(_state(files.path(index).absolute()) for index in indices.tolist())
-
-
-def _holders(source: Source) -> Iterable[Path]:
-    """The files that hold images which are no files of their own."""
-    while isinstance(source, Part):
-        source = source.whole
-    return source.holders() if isinstance(source, ArrowRows | Hdf5Images | Shards) else ()
-
-
-def _state(path: Path) -> bytes:
-    try:
-        now = path.stat()
-    except (OSError, ValueError):
-        return b""
-    return f"{path}\0{state_of(now)}".encode("utf-8", "surrogateescape")
-
-
-def _numbers(states: Iterable[bytes]) -> np.ndarray:
-    """64 bits of a hash of each; no state, no number."""
-    made = (hashlib.blake2b(state, digest_size=8).digest() if state else bytes(8) for state in states)
-    return np.frombuffer(b"".join(made), np.uint64)
 
 
 def _load(cache: Path) -> np.ndarray:

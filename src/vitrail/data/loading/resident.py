@@ -13,7 +13,7 @@ from vitrail.data.loading.loader import Batch, augmented, for_stream, mixed
 from vitrail.data.loading.order import Stream
 from vitrail.data.loading.prefetch import prefetched
 from vitrail.data.loading.prepare import Preparation
-from vitrail.data.sources.source import Arrays, Part, Source
+from vitrail.data.sources.source import Arrays, Source, whole_of
 from vitrail.data.transforms.boxes import training_boxes
 from vitrail.data.transforms.crops import fit_batch
 from vitrail.data.transforms.fit import Size
@@ -27,9 +27,8 @@ _MOST_STEPS = 16
 
 def can_be_resident(source: Source) -> bool:
     """Whether the images are in memory, of one size, and few enough to copy to a device."""
-    while isinstance(source, Part):
-        source = source.whole
-    return isinstance(source, Arrays) and source.pixels.nbytes <= MAX_BYTES
+    whole = whole_of(source)
+    return isinstance(whole, Arrays) and whole.pixels.nbytes <= MAX_BYTES
 
 
 def resident_pixels(source: Source, channels: int, device: str | torch.device) -> Tensor:

@@ -39,6 +39,6 @@ def _row(name: str) -> NamedSet:
         return NAMED[name]
     near = difflib.get_close_matches(name.lower(), NAMED, n=1)
     if not near or any(mark in name for mark in "/\\."):
-        wanted = f"{_TAKES}, or one of {', '.join(NAMED)}"
+        wanted = f"{_TAKES}, or a name that `vitrail list datasets` shows"
         raise DataError("there is no such folder or file", wanted=wanted, where=shown(name[:200]))
     return NAMED[choose("data set", name, NAMED)]

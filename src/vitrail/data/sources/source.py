@@ -87,6 +87,13 @@ class Part(Source):
         return self.whole.ids(self._indices[indices])
 
 
+def whole_of(source: Source) -> Source:
+    """The source that a part is a part of; any other is its own."""
+    while isinstance(source, Part):
+        source = source.whole
+    return source
+
+
 class Arrays(Source):
     """A small set whose pixels are in memory: uint8 (images, height, width) or (images, height, width, 3)."""
 
