@@ -16,7 +16,7 @@ from agreement import Agreement
 from contenders import Contenders, build_contenders
 from machine import describe_machine, describe_versions
 from peers import OURS, PEERS, comparable
-from report import Case, Result, agreement_section, case_section, document, summary_section
+from rounds import Case, Result, agreement_section, case_section, document, summary_section
 from timing import STEPS, Batches, Plan, Step, interleave, make_batches, peak_memory, run_untimed
 
 from vitrail.errors import UsageError, VitrailError

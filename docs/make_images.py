@@ -1,46 +1,95 @@
 """Draw the pictures of the README: `make images`."""
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
 from rich.console import Console
 
-from vitrail.cli import demo
+from vitrail.cli import demo, live, training
+from vitrail.cli.live_state import Seen
+from vitrail.cli.live_view import View
 from vitrail.data.check import check, open_splits
 from vitrail.data.check.page import page
+from vitrail.train.log import Record, Watcher
 
 HERE = Path(__file__).parent
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def main() -> None:
-    """Record the demo as it looks in a terminal, and the page of a check as it looks in a browser."""
-    draw_demo(HERE / "images" / "demo.svg")
-    draw_check(HERE / "images" / "check.png")
+    """Record the demo as it looks in a terminal, and the pages of a run and of a check as they look in a browser."""
+    images = HERE / "images"
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        record_demo(images / "demo.svg", images / "live.svg")
+        take_picture(Path("runs/demo-1/report.html"), images / "report.png", "1000,1180")
+    draw_check(images / "check.png")
 
 
-def draw_demo(target: Path) -> None:
-    """Record `vitrail demo`."""
-    recorder = Console(record=True, width=92, highlight=False, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
-    demo.console = lambda: recorder
+def record_demo(whole: Path, live_view: Path) -> None:
+    """Run `vitrail demo` here and record all of it, and its live view in the middle of the run."""
+    terminal, middle = _recorder(), _recorder()
+
+    @contextlib.contextmanager
+    def watching(*arguments: Any, **named: Any) -> Iterator[Watcher]:
+        seen = Seen(*arguments, **{name: value for name, value in named.items() if name != "history"})
+        shown = []
+
+        def hear(record: Record) -> None:
+            seen.hear(record)
+            if not shown and seen.step >= 0.6 * seen.steps:
+                middle.print(View(seen))
+                shown.append(record)
+
+        yield hear
+        # Once and not as it moves: a picture holds every line that was ever printed.
+        terminal.print(View(seen))
+
+    live.watching = watching
+    demo.console = training.console = lambda: terminal
+    demo._link = lambda path: f"file:///home/you/{path.as_posix()}"
+    sys.argv = ["vitrail", "demo"]
     demo.run()
-    picture = recorder.export_svg(title="vitrail demo")
+    _save(terminal, whole, "vitrail demo")
+    _save(middle, live_view, "vitrail train")
+
+
+def _recorder() -> Console:
+    nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    return Console(
+        record=True, width=92, height=50, highlight=False, force_terminal=True, color_system="truecolor", file=nowhere
+    )
+
+
+def _save(recorder: Console, target: Path, title: str) -> None:
+    picture = recorder.export_svg(title=title)
     # Rich points at fonts on the network; a picture of ours asks nothing of anybody.
     target.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL), encoding="utf-8")
 
 
-def draw_check(target: Path) -> None:
-    """Check a folder of invented windows with some faults in it, and take a picture of the page."""
+def take_picture(page_file: Path, target: Path, size: str) -> None:
+    """What a browser window of some size shows of a page."""
     browser = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         print(f"{target} was not drawn: none of {', '.join(_BROWSERS)} is installed.")
         return
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}")
+    address = page_file.resolve().as_uri()
+    subprocess.run([browser, *options, f"--screenshot={target}", address], check=True, capture_output=True)
+    Image.open(target).convert("P", palette=Image.Palette.ADAPTIVE).save(target, optimize=True)
+
+
+def draw_check(target: Path) -> None:
+    """Check a folder of invented windows with some faults in it, and take a picture of the page."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "windows"
         plant(folder)
@@ -48,9 +97,7 @@ def draw_check(target: Path) -> None:
         file = Path(scratch) / "check.html"
         shown = page(check(splits, workers=0), splits).replace(str(folder), "windows")
         file.write_text(shown, encoding="utf-8")
-        options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1000,1130")
-        subprocess.run([browser, *options, f"--screenshot={target}", file.as_uri()], check=True, capture_output=True)
-    Image.open(target).convert("P", palette=Image.Palette.ADAPTIVE).save(target, optimize=True)
+        take_picture(file, target, "1000,1130")
 
 
 def plant(folder: Path) -> None:

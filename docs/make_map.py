@@ -7,7 +7,20 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vitrail"
 # Rooms from the top of the house down: each imports only from those below it.
-ROOMS = ("cli", "weights", "models", "data", "runtime", "recipes", "zoo", "config")
+ROOMS = (
+    "cli",
+    "transfer",
+    "report",
+    "train",
+    "evaluate",
+    "weights",
+    "models",
+    "data",
+    "runtime",
+    "recipes",
+    "zoo",
+    "config",
+)
 _HEAD = """\
 # Where things are
 

@@ -4,6 +4,9 @@ import difflib
 import warnings
 from collections.abc import Iterable
 
+# More names than this are for `vitrail list`, not for a sentence.
+_LISTED = 30
+
 
 class VitrailError(Exception):
     """A mistake the user can mend; it is shown without a traceback."""
@@ -51,7 +54,8 @@ def choose(kind: str, name: object, options: Iterable[str]) -> str:
     if isinstance(name, str) and name in known:
         return name
     near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.6)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Choose from {', '.join(known)}."
+    more = f", ... ({len(known)} in all)" if len(known) > _LISTED else ""
+    hint = f"Did you mean {near[0]!r}?" if near else f"Choose from {', '.join(known[:_LISTED])}{more}."
     raise UsageError(f"Unknown {kind} {name!r}", fix=hint)
 
 

@@ -129,7 +129,10 @@ def test_an_unknown_layout_gets_a_suggestion(capsys, npz: Path, tmp_path: Path):
 
 def test_a_missing_source(capsys, tmp_path: Path):
     source = tmp_path / "missing.npz"
-    assert failure(capsys, 3, source, tmp_path / "model") == f"error: {source}: there is no such file or folder.\n"
+    hint = "Check the path; `vitrail list models` shows names with published weights."
+    assert (
+        failure(capsys, 3, source, tmp_path / "model") == f"error: {source}: there is no such file or folder. {hint}\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

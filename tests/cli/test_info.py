@@ -247,7 +247,8 @@ def test_an_image_size_that_is_not_recorded_is_noted(capsys, tmp_path: Path):
 @pytest.mark.parametrize("name", ["missing.npz", "missing/model", "missing.safetensors"])
 def test_a_missing_file(capsys, tmp_path: Path, monkeypatch, name: str):
     monkeypatch.chdir(tmp_path)
-    assert failure(capsys, 3, name) == f"error: {name}: there is no such file or folder.\n"
+    hint = "Check the path; `vitrail list models` shows names with published weights."
+    assert failure(capsys, 3, name) == f"error: {name}: there is no such file or folder. {hint}\n"
 
 
 def test_an_unknown_name(capsys):

@@ -1,12 +1,13 @@
 import json
 import subprocess
 import sys
+from itertools import groupby
 
 import pytest
 
 from vitrail.cli import main
 from vitrail.data.sources.named_rows import NAMED
-from vitrail.recipes import RECIPES
+from vitrail.recipes import RECIPES, RuleRow
 from vitrail.zoo import ZOO
 
 
@@ -69,7 +70,7 @@ def test_recipes_are_listed_one_per_line(capsys):
     out = printed_by(capsys, "recipes")
     for name, row in RECIPES.items():
         line = line_of(out, name)
-        assert row.data in name
+        assert row.data in name or isinstance(row, RuleRow)
         assert (f"{row.score.value:.2f}" in line) if row.score else ("not stated" in " ".join(line))
 
 
@@ -80,6 +81,31 @@ def test_lines_of_the_recipes(capsys):
         "finetune-oxford-pets 500 steps 0.001 0.003 0.01 0.03 94.43 % 0 "
         "ViT-B/16 from ImageNet-21k, top-1 Table 4, Table 5"
     )
+    assert " ".join(line_of(out, "augreg-vit-b16-i21k-300ep")) == (
+        "augreg-vit-b16-i21k-300ep 300 epochs 0.001 85.49 % 0.1 "
+        "fine-tuned ImageNet top-1 at 384 px AugReg, vision_transformer README"
+    )
+    assert " ".join(line_of(out, "finetune-folder")) == (
+        "finetune-folder by the data 0.003 0.01 0.03 not stated 0 ours"
+    )
+
+
+def test_recipes_are_listed_by_where_they_come_from(capsys):
+    lines = [line.strip() for line in printed_by(capsys, "recipes").splitlines()]
+    headings = [
+        "the paper, from scratch",
+        "the paper, fine-tuning",
+        "AugReg: How to train your ViT?",
+        "Big Transfer",
+        "our own, for small data",
+    ]
+    places = [lines.index(heading) for heading in headings]
+    assert places == sorted(places)
+    firsts = [lines[place + 1].split()[0] for place in places]
+    assert firsts == [
+        *("vit-b16-jft-7ep", "finetune-imagenet", "augreg-vit-ti16-i1k-300ep", "finetune-bit-hyperrule"),
+        "vit-digits",
+    ]
 
 
 def test_recipes_as_json(capsys):
@@ -87,6 +113,7 @@ def test_recipes_as_json(capsys):
     assert list(rows) == list(RECIPES)
     assert rows["finetune-vtab"] == {
         "recipe": "finetune-vtab",
+        "group": "the paper, fine-tuning",
         "data": "vtab",
         "length": "2500 steps",
         "learning_rates": [0.01],
@@ -100,6 +127,20 @@ def test_recipes_as_json(capsys):
     assert rows["vit-b16-i1k-300ep"]["length"] == "300 epochs"
     assert rows["vit-l32-i21k-30ep"]["expected"] is None
     assert rows["vit-l32-i21k-30ep"]["source"] == "Table 3"
+    assert rows["finetune-bit-hyperrule"] == {
+        "recipe": "finetune-bit-hyperrule",
+        "group": "Big Transfer",
+        "data": "any",
+        "length": "by the data",
+        "learning_rates": [0.003],
+        "weight_decay": 0.0,
+        "expected": None,
+        "measured": None,
+        "source": "BiT",
+    }
+    assert (rows["vit-cifar10"]["group"], rows["vit-cifar10"]["length"]) == ("our own, for small data", "400 epochs")
+    # Each group in one piece, so that a program may cut the list where it changes.
+    assert len(list(groupby(row["group"] for row in rows.values()))) == 5
 
 
 def test_data_sets_are_listed_one_per_line(capsys):

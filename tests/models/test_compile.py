@@ -60,12 +60,14 @@ def check(rows: list[dict]) -> None:
         assert row["difference"] < 1e-4, row
 
 
+@pytest.mark.slow
 def test_every_key_compiles_whole_at_toy_depth() -> None:
     from vitrail.zoo import ZOO
 
     check(compiled("eager", [(key, {}) for key in ZOO]))
 
 
+@pytest.mark.slow
 def test_every_head_and_position_compiles_whole() -> None:
     from vitrail.config.vit import ADDITIVE_POSITIONS, POOLS, POSITION_PLACES, POSITIONS
 

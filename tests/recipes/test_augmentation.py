@@ -12,7 +12,7 @@ from vitrail.recipes.augmentation import AUGREG, augreg, bit_hyperrule
 
 
 def test_every_recipe_of_the_paper_says_how_images_are_augmented() -> None:
-    for name in RECIPES:
+    for name in [name for name, row in RECIPES.items() if row.source.startswith("Table")]:
         augment = recipe(name).augment
         assert augment.flip
         assert not augment.is_mixing

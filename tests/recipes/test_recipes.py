@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from vitrail.config import OptimConfig, ScheduleConfig, TrainConfig
+from vitrail.config import BitConfig, OptimConfig, ScheduleConfig, TrainConfig, preset
 from vitrail.errors import UsageError
-from vitrail.recipes import RECIPES, recipe
+from vitrail.recipes import RECIPES, RuleRow, augreg, recipe, rules, small
 from vitrail.recipes.finetuning import TABLE_4
 from vitrail.recipes.pretraining import TABLE_3
 from vitrail.zoo import ZOO
 
 PAPER = Path(__file__).parents[1] / "data" / "paper"
 CLASSES = {"jft": 18_291, "i21k": 21_843, "i1k": 1_000}
+HELD_OUT = {"jft": None, "i21k": 0.01, "i1k": 0.01}
 NETWORKS = {"vit-b16 i21k": "ViT-B/16 from ImageNet-21k", "vit-l16 i21k": "ViT-L/16 from ImageNet-21k"}
 
 Line = dict[str, str]
@@ -51,8 +52,28 @@ def test_every_row_of_table_4_is_there_once():
     assert sorted(row.name for row in TABLE_4) == sorted(FINETUNING)
 
 
-def test_the_recipes_are_the_rows_of_both_tables():
-    assert set(RECIPES) == set(PRETRAINING) | set(FINETUNING)
+def test_the_recipes_of_the_paper_are_the_rows_of_both_tables():
+    of_the_paper = {name for name, row in RECIPES.items() if row.source.startswith("Table")}
+    assert of_the_paper == set(PRETRAINING) | set(FINETUNING)
+
+
+def test_no_two_rows_share_a_name():
+    rows = [*TABLE_3, *TABLE_4, *augreg.PRETRAINING, *augreg.FINETUNING, *small.SMALL, rules.HYPERRULE, rules.FOLDER]
+    assert len(rows) == len(RECIPES)
+
+
+@pytest.mark.parametrize("name", [name for name, row in RECIPES.items() if not isinstance(row, RuleRow)])
+def test_what_every_recipe_has(name: str):
+    expanded = recipe(name)
+    assert (expanded.name, expanded.source) == (name, RECIPES[name].source)
+    assert expanded.optim.lr == expanded.learning_rates[0]
+    assert expanded.train.keep == ("best" if name == "vit-folder" else "last")
+    if expanded.model is not None:
+        channels = expanded.model.channels
+        assert len(expanded.preprocessing.mean) == channels
+        assert expanded.model.image_size == (expanded.image_size, expanded.image_size)
+    # Exactly one way of saying how long the warm-up is.
+    assert bool(expanded.schedule.warmup_steps) != bool(expanded.schedule.warmup_share)
 
 
 def test_all_vision_transformers_of_table_3_can_be_expanded():
@@ -83,6 +104,7 @@ def test_finetuning_row(line: Line):
     assert row.warmup_steps == int(line["warmup_steps"])
     assert row.held_out == float(line["held_out_fraction"])
     assert row.source == "Table 4"
+    assert row.score is not None
     assert row.score.value == float(line["expected"])
     assert row.score.source == line["score_source"]
     assert row.score.what.startswith(NETWORKS[line["expected_for"]])
@@ -105,10 +127,11 @@ def test_pretraining_recipe(line: Line):
         decay=line["decay"], warmup_steps=int(line["warmup_steps"]), linear_end=1e-5
     )
     assert expanded.train == TrainConfig(
-        batch_size=int(line["batch_size"]), epochs=int(line["epochs"]), steps=None, loss="sigmoid"
+        batch_size=int(line["batch_size"]), epochs=int(line["epochs"]), steps=None, loss="sigmoid", keep="last"
     )
+    assert expanded.preprocessing == preset("google")
     assert expanded.learning_rates == (float(line["learning_rate"]),)
-    assert expanded.held_out == 0
+    assert expanded.held_out == HELD_OUT[line["data"]]
     assert expanded.source == "Table 3"
     assert (expanded.score.value if expanded.score else None) == number(line["finetuned_imagenet"])
     assert (expanded.score.source if expanded.score else "") == line["score_source"]
@@ -128,6 +151,8 @@ def test_transformer_of_a_pretraining_recipe(line: Line):
     """The hidden tanh layer of the 2020 head is as wide as the tokens, and the rest is the network of the zoo."""
     network, named = recipe(line["name"]).model, ZOO[line["model"]].config
     assert network is not None
+    assert not isinstance(network, BitConfig)
+    assert not isinstance(named, BitConfig)
     assert network.pre_logits == network.width == named.width
     assert network.dropout == float(line["dropout"])
     for field in ("depth", "num_heads", "mlp_width", "patch_size", "pool", "position", "gelu"):
@@ -150,8 +175,9 @@ def test_finetuning_recipe(line: Line):
     assert expanded.schedule.decay == line["decay"]
     assert expanded.schedule.warmup_steps == int(line["warmup_steps"])
     assert expanded.train == TrainConfig(
-        batch_size=int(line["batch_size"]), steps=int(line["steps"]), epochs=None, loss="softmax"
+        batch_size=int(line["batch_size"]), steps=int(line["steps"]), epochs=None, loss="softmax", keep="last"
     )
+    assert expanded.preprocessing == preset("google")
     assert expanded.learning_rates == rates(line)
     assert expanded.held_out == float(line["held_out_fraction"])
     assert expanded.model is None

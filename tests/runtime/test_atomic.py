@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 
 from vitrail.errors import DiskError
-from vitrail.runtime.atomic import atomic_file, atomic_folder
+from vitrail.runtime.atomic import atomic_file, atomic_folder, recover
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -85,6 +85,24 @@ def test_results_have_the_usual_permissions_not_those_of_temporary_files(tmp_pat
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "folder/file").stat().st_mode & 0o777 == 0o640
+
+
+def test_files_in_a_folder_that_were_made_for_their_owner_alone_can_be_read_by_others(tmp_path: Path):
+    """As some writers of weights make them; other files that were there keep their own modes."""
+    make_old_folder(tmp_path)
+    (tmp_path / "model/notes.txt").chmod(0o600)
+    before = os.umask(0o022)
+    try:
+        with atomic_folder(tmp_path / "model") as temporary:
+            os.close(os.open(temporary / "weights", os.O_CREAT | os.O_WRONLY, 0o600))
+        with atomic_file(tmp_path / "file") as temporary:
+            temporary.unlink()
+            os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in [*(tmp_path / "model").iterdir(), tmp_path / "file"]}
+    assert modes == {"weights": 0o644, "file": 0o644, "config.json": 0o644, "notes.txt": 0o600, "figures": 0o755}
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -219,4 +237,55 @@ def test_a_failure_in_the_middle_of_the_swap_puts_the_old_folder_back(tmp_path: 
     monkeypatch.setattr(Path, "rename", refuse_the_new_folder)
     with pytest.raises(DiskError, match="Input/output error"), atomic_folder(model) as temporary:
         (temporary / "config.json").write_text("new")
+    assert contents(tmp_path) == before
+
+
+class Killed(BaseException):
+    """As sudden as a kill: nothing that is written to clean up may run."""
+
+
+def killed_in_the_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old folder is moved aside, the new one is not yet in its place, and the process is gone."""
+    model, rename = tmp_path / "model", Path.rename
+
+    def stop(self: Path, target: Path) -> Path:
+        if target == model:
+            raise Killed
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", stop)
+        patch.setattr("shutil.rmtree", lambda *_, **__: None)
+        with pytest.raises(Killed), atomic_folder(model) as temporary:
+            (temporary / "config.json").write_text("new")
+    assert not model.exists()
+
+
+def test_what_was_moved_aside_when_a_process_was_killed_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    before = make_old_folder(tmp_path)
+    killed_in_the_swap(tmp_path, monkeypatch)
+    recover(tmp_path / "model")
+    assert contents(tmp_path) == before
+    recover(tmp_path / "model")
+    assert contents(tmp_path) == before
+
+
+def test_what_a_killed_process_left_is_removed_where_the_folder_stands(tmp_path: Path):
+    before = make_old_folder(tmp_path)
+    for name in (".model.abc", ".model.old.def/model"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text("half")
+    recover(tmp_path / "model")
+    assert contents(tmp_path) == before
+
+
+def test_others_are_not_touched_by_the_recovery(tmp_path: Path):
+    make_old_folder(tmp_path)
+    (tmp_path / ".models").mkdir()
+    (tmp_path / ".models/file").write_text("mine")
+    (tmp_path / ".model.txt").write_text("a file of mine")
+    (tmp_path / ".other.abc").mkdir()
+    before = contents(tmp_path)
+    recover(tmp_path / "model")
+    recover(tmp_path / "nothing" / "here")
     assert contents(tmp_path) == before

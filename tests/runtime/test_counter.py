@@ -41,12 +41,12 @@ def test_the_counter_says_what_the_numbers_are_for(seed, purpose, epoch, identit
 
 @given(SEEDS, st.integers(0, 100), st.lists(IDS, min_size=1, max_size=20), st.integers(1, 9))
 def test_a_number_does_not_depend_on_its_batch(seed, epoch, ids, count) -> None:
-    together = uniforms(seed, 3, epoch, np.array(ids), count)
+    together = uniforms(seed, 3, epoch, np.array(ids, dtype=np.uint64), count)
     assert together.shape == (len(ids), count)
     for row, identity in enumerate(ids):
         assert np.array_equal(together[row], uniforms(seed, 3, epoch, identity, count))
-    assert np.array_equal(together[:, :1], uniforms(seed, 3, epoch, np.array(ids), 1))
-    assert np.array_equal(together[::-1], uniforms(seed, 3, epoch, np.array(ids[::-1]), count))
+    assert np.array_equal(together[:, :1], uniforms(seed, 3, epoch, np.array(ids, dtype=np.uint64), 1))
+    assert np.array_equal(together[::-1], uniforms(seed, 3, epoch, np.array(ids[::-1], dtype=np.uint64), count))
 
 
 def test_epochs_may_differ_within_a_batch() -> None:

@@ -1,98 +1,175 @@
-"""`vitrail demo`: a small Vision Transformer at work, equation by equation."""
+"""`vitrail demo`: a Vision Transformer learns to read digits, and shows what it learnt."""
 
+import dataclasses
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 import torch
-from torch import Tensor
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
+from vitrail.cli.demo_answers import answers, figure
+from vitrail.cli.demo_pictures import Picture, cut, draw, enlarged, letters_wide
+from vitrail.cli.live_state import percent
 from vitrail.cli.terminal import console
-from vitrail.models import VisionTransformer, create_model
+from vitrail.cli.training import Destination, checking, next_folder, say_plan, train_and_report
+from vitrail.config import DataConfig, RunConfig, VitConfig, times
+from vitrail.data.sources.source import Source
+from vitrail.recipes import recipe
+from vitrail.train.folder import RunFolder
 
-_SEVEN = """
-............................
-............................
-............................
-............................
-......###############.......
-......###############.......
-.................####.......
-.................###........
-................####........
-................###.........
-...............####.........
-...............###..........
-..............####..........
-..............###...........
-.............####...........
-.............###............
-............####............
-............###.............
-...........####.............
-...........###..............
-..........####..............
-..........###...............
-.........####...............
-.........###................
-............................
-............................
-............................
-............................
-"""
-_SHADES = " ░▒▓█"
+if TYPE_CHECKING:
+    from vitrail.train.finish import Outcome
+    from vitrail.train.session import Session
+
+_RECIPE = "vit-digits"
+_WIDEST = 92
+_MOST_SAMPLES, _MOST_ANSWERS = 8, 4
+_GAP = 2
 
 
-def run() -> None:
-    """Build the small network of the study notes, send one drawn digit through it, and show every tensor's shape."""
-    out = console()
-    torch.manual_seed(0)
-    model = create_model("vit-tiny-mnist").eval()
-    assert isinstance(model, VisionTransformer)
-    config, image = model.config, _image()
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    out.print("[bold]An image is worth 16 words:[/] an untrained ViT looks at a 28x28 digit\n")
-    out.print(
-        f"  {config.depth} blocks, width {config.width}, {config.num_heads} heads, 7x7 patches, "
-        f"{parameters:,} parameters\n"
+def run(seed: int = 0, out: Path = Path("runs"), epochs: int | None = None) -> None:
+    """Train a Vision Transformer on embedded digits, measure it, look inside and write a report: offline, on the CPU.
+
+    Args:
+        seed: Another number gives another network.
+        out: The folder that holds the folders of runs.
+        epochs: Passes over the images, if not the recipe's: fewer are faster and worse.
+    """
+    from vitrail.train.sources import open_run_data
+    from vitrail.train.start import begin
+
+    config, device = _config(seed, epochs), torch.device("cpu")
+    with _one_thread():
+        data = open_run_data(config.data, device, checking)
+        folder = next_folder(Destination(out, "demo", is_exact=False), data)
+        session = begin(config, data, folder, device)
+        _say_what_will_happen(session)
+        say_plan(session, folder)
+        outcome = train_and_report(session, folder, track=None, is_quiet=True)
+    _say_result(outcome)
+    _show_answers(session, folder, outcome)
+    _say_what_to_try(folder)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Threads of a network this small wait for each other longer than they work, most of all on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _config(seed: int, epochs: int | None) -> RunConfig:
+    chosen = recipe(_RECIPE)
+    assert chosen.model is not None
+    return RunConfig(
+        recipe=chosen.name,
+        model=chosen.model,
+        preprocessing=chosen.preprocessing,
+        data=DataConfig(data="digits", held_out=chosen.held_out),
+        augment=chosen.augment,
+        optim=chosen.optim,
+        schedule=chosen.schedule,
+        train=dataclasses.replace(chosen.train, seed=seed, epochs=chosen.train.epochs if epochs is None else epochs),
     )
-    _print_picture(image)
-    with torch.no_grad():
-        _print_equations(model, image)
-        _print_attention(model, image)
-    out.print("\nNext: [bold]vitrail list models[/], then [bold]vitrail info vit-b16[/]")
 
 
-def _image() -> Tensor:
-    rows = [[float(pixel == "#") for pixel in row] for row in _SEVEN.strip().splitlines()]
-    return torch.tensor(rows)[None, None] * 2 - 1
+def _say_what_will_happen(session: "Session") -> None:
+    out, train, model = console(), session.data.train, session.config.model
+    assert isinstance(model, VitConfig)
+    patches = model.grid[0] * model.grid[1]
+    firsts = [int(np.flatnonzero(train.labels.values == number)[0]) for number in range(len(train.classes))]
+    images = [_pixels(train, index) for index in firsts]
+    out.print("\n[bold]A Vision Transformer learns to read digits[/]\n")
+    out.print(_row(*(draw(out, image) for image in images[: _fitting(out, _MOST_SAMPLES, images[0])])))
+    story = (
+        f"It learns from {len(train):,} handwritten digits like these. To a Vision Transformer an image is a sentence "
+        f"of {patches} words: it is cut into {patches} patches of {times(model.patch_size)} pixels, and each becomes "
+        f"{model.width} numbers. In {model.depth} blocks every patch looks at all the others and takes from them what "
+        "it needs; the mean of what they found says which digit it is. Nobody tells it where to look: it starts from "
+        "random numbers, and each mistake moves them a little."
+    )
+    out.print()
+    out.print(_row(draw(out, enlarged(out, cut(images[4], model.patch_size))), story), width=_width(out))
+    out.print()
 
 
-def _print_picture(image: Tensor) -> None:
-    """Two rows of pixels per line, with the 7x7 patches set apart."""
-    pixels = image[0, 0] > 0
-    halves = {(False, False): "·", (True, False): "▀", (False, True): "▄", (True, True): "█"}
-    lines = []
-    for top in range(0, 28, 2):
-        cells = [halves[bool(a), bool(b)] for a, b in zip(pixels[top], pixels[top + 1], strict=True)]
-        lines.append("  " + " ".join("".join(cells[left : left + 7]) for left in range(0, 28, 7)))
-    console().print("\n".join(lines) + "\n", markup=False)
+def _say_result(outcome: "Outcome") -> None:
+    metrics = outcome.metrics
+    assert metrics is not None
+    right = round(metrics.accuracy * metrics.images)
+    console().print(
+        f"\n[bold]It reads {right:,} of {metrics.images:,} test digits right: {percent(metrics.accuracy)}.[/] "
+        "It had seen none of them before.\n"
+    )
 
 
-def _print_equations(model: VisionTransformer, image: Tensor) -> None:
-    z = model.embed(image)
-    steps = [("x", "the image", image), ("x_p E", "16 patches of 49 pixels, each projected", model.embedding(image))]
-    steps.append(("(1)  z_0", "class token in front, positions added", z))
-    for number, block in enumerate(model.blocks, start=1):
-        z = block(z)
-        steps.append((f"(2,3) z_{number}", "LayerNorm, attention, add; the same with the MLP", z))
-    tokens = model.norm(z)
-    steps.append(("(4)  y", "the class token after the last LayerNorm", model.read(tokens)))
-    steps.append(("head(y)", "one logit per class; all 0, as the head starts at zero", model(image)))
-    for symbol, words, tensor in steps:
-        console().print(f"  {symbol:<10} {' x '.join(map(str, tensor.shape)):<17} {words}", markup=False)
+def _show_answers(session: "Session", folder: RunFolder, outcome: "Outcome") -> None:
+    out = console()
+    assert outcome.source is not None and outcome.predictions is not None
+    count = _fitting(out, _MOST_ANSWERS, enlarged(out, _pixels(outcome.source, 0)))
+    out.print(
+        "Some of them; below each the patches it looked at, the brightest the most (attention, followed through all "
+        "blocks), and its three best guesses:\n",
+        width=_width(out),
+    )
+    shown = answers(folder, outcome.source, outcome.predictions, session.preparation, count)
+    out.print(figure(out, shown))
 
 
-def _print_attention(model: VisionTransformer, image: Tensor) -> None:
-    _, attention = model.forward_tapped(image, layers=[1])
-    to_patches = attention[1].mean(dim=1)[0, 0, 1:].reshape(4, 4)
-    scaled = (to_patches - to_patches.min()) / (to_patches.max() - to_patches.min())
-    console().print("\n  where the class token of the last block looks (untrained: anywhere):")
-    for row in scaled:
-        console().print("  " + "".join(_SHADES[round(float(value) * 4)] * 2 for value in row), markup=False)
+def _say_what_to_try(folder: RunFolder) -> None:
+    out, model = console(), escape(shlex.quote(str(folder.path)))
+    out.print("\n[bold]Open[/] its page, with the curves, what it confuses and its worst mistakes:")
+    # Whole, however long, so that a terminal makes a link of it.
+    out.print(f"  [cyan]{escape(_link(folder.report))}[/]", soft_wrap=True)
+    out.print("\n[bold]Try[/]")
+    commands = {
+        f"vitrail info {model}": "what this network is",
+        f"vitrail train {_RECIPE} --seed 1": "another start: how much is luck?",
+        "vitrail data check FOLDER": "is anything wrong with your images?",
+        "vitrail train --data FOLDER": "learn from a folder for each class",
+        "vitrail finetune vit-ti16 --data FOLDER": "the same, from published weights (23 MB)",
+        "vitrail list recipes": "the paper's, and ours for small data",
+    }
+    width = max(map(len, commands))
+    is_narrow = width + max(map(len, commands.values())) + 4 > out.width
+    for command, why in commands.items():
+        between = "\n    " if is_narrow else " " * (width - len(command) + 2)
+        out.print(f"  [bold cyan]{command}[/]{between}[dim]{why}[/]", soft_wrap=True)
+
+
+def _pixels(source: Source, index: int) -> Picture:
+    pixels = source.read(index)
+    assert isinstance(pixels, np.ndarray)
+    return pixels / 255
+
+
+def _row(*parts: RenderableType) -> Table:
+    row = Table.grid(padding=(0, _GAP))
+    for part in parts:
+        row.add_column(no_wrap=isinstance(part, Text))
+    row.add_row(*parts)
+    return row
+
+
+def _fitting(out: Console, most: int, picture: Picture) -> int:
+    """How many such pictures fit side by side."""
+    return min(most, (_width(out) + _GAP) // (letters_wide(out, picture) + _GAP))
+
+
+def _link(path: Path) -> str:
+    return path.resolve().as_uri()
+
+
+def _width(out: Console) -> int:
+    return min(out.width, _WIDEST)

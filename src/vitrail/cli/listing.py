@@ -1,13 +1,24 @@
 """`vitrail list`: what there is, by name."""
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Literal
 
 import tyro
 
 from vitrail.cli.terminal import console, is_narrow, print_json, short_count, table
-from vitrail.config import to_json
-from vitrail.recipes import RECIPES, FinetuneRow, PretrainRow
+from vitrail.config import TrainConfig, to_json
+from vitrail.recipes import RECIPES, Row, RuleRow, recipe
 from vitrail.zoo import ZOO
+
+# By the source of a row, in the order of the recipes.
+_GROUPS = {
+    "Table 3": "the paper, from scratch",
+    "Table 4": "the paper, fine-tuning",
+    "AugReg": "AugReg: How to train your ViT?",
+    "BiT": "Big Transfer",
+    "ours": "our own, for small data",
+}
 
 
 def run(
@@ -77,35 +88,51 @@ def _recipes() -> list[dict]:
     return [_recipe(row) for row in RECIPES.values()]
 
 
-def _recipe(row: PretrainRow | FinetuneRow) -> dict:
-    pretrain = isinstance(row, PretrainRow)
+def _recipe(row: Row) -> dict:
+    if isinstance(row, RuleRow):
+        length, rates, weight_decay = "by the data", row.learning_rates, 0.0
+    else:
+        made = recipe(row.name)
+        length, rates, weight_decay = _length(made.train), made.learning_rates, made.optim.weight_decay
     return {
         "recipe": row.name,
+        "group": _GROUPS[row.source],
         "data": row.data,
-        "length": f"{row.epochs} epochs" if pretrain else f"{row.steps} steps",
-        "learning_rates": [row.lr] if pretrain else list(row.learning_rates),
-        "weight_decay": row.weight_decay if pretrain else 0.0,
+        "length": length,
+        "learning_rates": list(rates),
+        "weight_decay": weight_decay,
         "expected": row.score.value if row.score else None,
         "measured": row.score.what if row.score else None,
         "source": ", ".join(dict.fromkeys([row.source, *([row.score.source] if row.score else [])])),
     }
 
 
+def _length(train: TrainConfig) -> str:
+    return f"{train.epochs} epochs" if train.epochs else f"{train.steps} steps"
+
+
 def _print_recipes(rows: list[dict]) -> None:
     narrow = is_narrow()
     words = () if narrow else ("weight decay", "measured", "source")
     view = table("recipe", "length", "learning rate", "expected", *words, numbers=("expected", "weight decay"))
-    for row in rows:
-        view.add_row(
-            f"[bold]{row['recipe']}[/]",
-            row["length"],
-            " ".join(f"{rate:g}" for rate in row["learning_rates"]),
-            f"{row['expected']:.2f} %" if row["expected"] else "not stated",
-            *(() if narrow else (f"{row['weight_decay']:g}", row["measured"] or "", row["source"])),
-        )
+    for group, members in groupby(rows, key=itemgetter("group")):
+        view.add_section()
+        view.add_row(f"[italic]{group}[/]")
+        for row in members:
+            view.add_row(
+                f"[bold]{row['recipe']}[/]",
+                row["length"],
+                " ".join(f"{rate:g}" for rate in row["learning_rates"]),
+                f"{row['expected']:.2f} %" if row["expected"] else "not stated",
+                *(() if narrow else (f"{row['weight_decay']:g}", row["measured"] or "", row["source"])),
+            )
     out = console()
     out.print(view)
-    out.print("expected: the paper's top-1 accuracy for this recipe, so that a run can be judged.")
+    out.print(
+        "expected: the top-1 accuracy its source reports, so that a run can be judged.\n"
+        "by the data: the number of images decides the length.\n"
+        "Several learning rates are a sweep on held-out training images."
+    )
 
 
 def _datasets() -> list[dict]:

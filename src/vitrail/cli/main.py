@@ -6,13 +6,16 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from vitrail import __version__
 from vitrail.errors import DataError, DiskError, Notice, VitrailError, choose
 
 VERBS: dict[str, tuple[str, str]] = {
-    "demo": ("vitrail.cli.demo", "see a small Vision Transformer work, equation by equation"),
+    "train": ("vitrail.cli.train", "a network from scratch, by a recipe; or go on with a run"),
+    "finetune": ("vitrail.cli.finetune", "any model to your images: sweep, retrain, mean over seeds"),
+    "demo": ("vitrail.cli.demo", "train a small Vision Transformer on embedded digits, and see where it looks"),
     "list": ("vitrail.cli.listing", "models, recipes and data sets by name"),
     "info": ("vitrail.cli.info", "what a network is and costs, or what a checkpoint file holds"),
     "pull": ("vitrail.cli.pull", "a model from the Hugging Face hub, as a model folder"),
@@ -20,6 +23,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "convert": ("vitrail.cli.convert", "a checkpoint from one layout to another, proven equal"),
     "data": ("vitrail.cli.data", "what is wrong with a data set; a packed copy that loads faster"),
 }
+
+_STOPPED = 75
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,10 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         module, _ = VERBS[choose("command", words[0], VERBS)]
-        _run(importlib.import_module(module).run, words)
+        _run(importlib.import_module(module), words)
         sys.stdout.flush()
     except VitrailError as error:
-        print(f"error: {error}", file=sys.stderr)
+        # A run that was stopped is no error: everything is saved.
+        print(str(error) if error.exit_code == _STOPPED else f"error: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output has gone, as in `vitrail list | head`; nothing is left to say.
@@ -53,10 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(verb: Callable[..., None] | dict[str, Callable[..., None]], words: list[str]) -> None:
-    """Run a verb, or one of its commands when it has several."""
+def _run(module: ModuleType, words: list[str]) -> None:
+    """Run a verb, or one of its commands when it has several; some parse their words themselves."""
     import tyro
 
+    if hasattr(module, "run_words"):
+        module.run_words(words[1:])
+        return
+    verb: Callable[..., None] | dict[str, Callable[..., None]] = module.run
     prog = f"vitrail {words[0]}"
     if isinstance(verb, dict):
         if len(words) > 1 and not words[1].startswith("-"):

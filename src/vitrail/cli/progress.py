@@ -68,11 +68,12 @@ class _Lines:
         left = (self._total - self._done) / rate
         return (
             f"{self._what}: {self._done:,} of {self._total:,} {self._unit} "
-            f"({self._done / self._total:.0%}), {rate:,.0f}/s, {_duration(left)} left"
+            f"({self._done / self._total:.0%}), {rate:,.0f}/s, {duration(left)} left"
         )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds for people."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -4,8 +4,10 @@ from vitrail.config.augment import AugmentConfig
 from vitrail.config.backbone import Backbone, ConvLayerConfig, ConvStemConfig, ResNetConfig
 from vitrail.config.bit import BitConfig
 from vitrail.config.checks import pair, times
+from vitrail.config.data import DataConfig
 from vitrail.config.decoding import DecodePolicy
 from vitrail.config.preprocessing import PRESETS, Preprocessing, preset
+from vitrail.config.run import RunConfig
 from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.values import from_json, replace, to_json
 from vitrail.config.vit import VitConfig
@@ -19,11 +21,13 @@ __all__ = [
     "BitConfig",
     "ConvLayerConfig",
     "ConvStemConfig",
+    "DataConfig",
     "DecodePolicy",
     "ModelConfig",
     "OptimConfig",
     "Preprocessing",
     "ResNetConfig",
+    "RunConfig",
     "ScheduleConfig",
     "TrainConfig",
     "VitConfig",

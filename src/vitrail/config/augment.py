@@ -31,6 +31,8 @@ class AugmentConfig:
     """Beta parameter of mixup; 0 is off."""
     cutmix: float = 0.0
     """Beta parameter of CutMix; 0 is off. With mixup beside it, each batch takes one of the two."""
+    mixing: float = 1.0
+    """Share of the batches to which mixup or CutMix is applied."""
     erasing: float = 0.0
     """Share of the images in which a rectangle is erased."""
 
@@ -43,8 +45,9 @@ class AugmentConfig:
             small_number(name, getattr(self, name))
         if not 0 < self.min_area <= 1:
             raise UsageError(f"min_area is {self.min_area}", wanted="a share in (0, 1]")
-        if not 0 <= self.erasing <= 1:
-            raise UsageError(f"erasing is {self.erasing}", wanted="a share in [0, 1]")
+        for name in ("erasing", "mixing"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name} is {getattr(self, name)}", wanted="a share in [0, 1]")
 
     @property
     def is_mixing(self) -> bool:

@@ -18,10 +18,10 @@ def positive(name: str, value: int, at_most: int = MAX_WIDTH) -> None:
         raise UsageError(f"{name} is {value!r}", wanted=f"a whole number from 1 to {at_most:,}")
 
 
-def count(name: str, value: int) -> None:
+def count(name: str, value: int, at_most: int = MAX_WIDTH) -> None:
     """Refuse what is not a whole number from zero up."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_WIDTH:
-        raise UsageError(f"{name} is {value!r}", wanted=f"a whole number from 0 to {MAX_WIDTH:,}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= at_most:
+        raise UsageError(f"{name} is {value!r}", wanted=f"a whole number from 0 to {at_most:,}")
 
 
 def small_number(name: str, value: float) -> None:

@@ -104,12 +104,19 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
             return _convert(tags[choose("kind", value.get("kind"), tags)], value, where)
         except UsageError as error:
             raise DataError(error.came, where=where, fix=error.fix) from None
+    if isinstance(value, dict) and all(map(dataclasses.is_dataclass, candidates)):
+        # The kind that knows most of the names, so that its error is about the one field that is wrong.
+        return _convert(max(candidates, key=lambda kind: len(_names(kind) & set(value))), value, where)
     for option in candidates[:-1]:
         try:
             return _convert(option, value, where)
         except DataError:
             continue
     return _convert(candidates[-1], value, where)
+
+
+def _names(kind: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
 
 
 def _tag(hint: Any) -> str | None:

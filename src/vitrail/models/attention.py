@@ -4,8 +4,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitrail.models.initialise import start_projections
+
+# cuDNN's backward pass (torch 2.11 on, Hopper) gives NaN for so many keys beyond a multiple of 128, once all logits of
+# a query are below -88: the empty half of its last tile overflows (pytorch issue 196678).
+_TILE, _UNSAFE_REST = 128, 64
+_WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class Attention(nn.Module):
@@ -28,8 +34,7 @@ class Attention(nn.Module):
         q, k, v = self.project(z)
         dropout = self.dropout if self.training else 0.0
         bias = None if self.relative is None else self.relative(q) * q.shape[-1] ** -0.5
-        heads = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
-        return self.output(heads.transpose(1, 2).flatten(2))
+        return self.output(attend(q, k, v, bias, dropout).transpose(1, 2).flatten(2))
 
     def first_token(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch 1 dim"]:
         """What `forward` gives for the first token alone: one query against all keys and values."""
@@ -39,8 +44,7 @@ class Attention(nn.Module):
         joined = functional.linear(z, weight[width:], bias[width:]).unflatten(-1, (2, self.num_heads, -1))
         k, v = joined.permute(2, 0, 3, 1, 4).unbind(0)
         dropout = self.dropout if self.training else 0.0
-        heads = functional.scaled_dot_product_attention(q.transpose(1, 2), k, v, dropout_p=dropout)
-        return self.output(heads.transpose(1, 2).flatten(2))
+        return self.output(attend(q.transpose(1, 2), k, v, None, dropout).transpose(1, 2).flatten(2))
 
     def project(self, z: Float[Tensor, "batch tokens dim"]) -> tuple[Tensor, Tensor, Tensor]:
         """`[q, k, v] = z U_qkv` (A.5): views of one matrix product, each (batch, heads, tokens, head_dim)."""
@@ -55,3 +59,17 @@ class Attention(nn.Module):
         if self.relative is not None:
             logits = logits + self.relative(q)
         return torch.softmax(logits * q.shape[-1] ** -0.5, dim=-1)
+
+
+def attend(
+    q: Float[Tensor, "batch heads queries head_dim"],
+    k: Float[Tensor, "batch heads keys head_dim"],
+    v: Float[Tensor, "batch heads keys head_dim"],
+    bias: Tensor | None,
+    dropout: float,
+) -> Float[Tensor, "batch heads queries head_dim"]:
+    """`softmax(q k^T / sqrt(head_dim) + bias) v` by a fused kernel that is right for this number of keys."""
+    if q.is_cuda and k.shape[2] % _TILE == _UNSAFE_REST:
+        with sdpa_kernel(_WITHOUT_CUDNN):
+            return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)

@@ -1,6 +1,21 @@
-"""The paper's tables of hyper-parameters as rows, and what they expand to."""
+"""Hyper-parameters as rows, the paper's tables first, and what they expand to."""
 
-from vitrail.recipes.expand import RECIPES, Recipe, recipe
-from vitrail.recipes.rows import FinetuneRow, PretrainRow, Score
+from vitrail.recipes.expand import RECIPES, recipe
+from vitrail.recipes.expanded import Recipe
+from vitrail.recipes.rows import AugRegRow, FinetuneRow, PretrainRow, Row, RuleRow, Score, SmallRow
+from vitrail.recipes.rules import folder_recipe, hyperrule_recipe
 
-__all__ = ["RECIPES", "FinetuneRow", "PretrainRow", "Recipe", "Score", "recipe"]
+__all__ = [
+    "RECIPES",
+    "AugRegRow",
+    "FinetuneRow",
+    "PretrainRow",
+    "Recipe",
+    "Row",
+    "RuleRow",
+    "Score",
+    "SmallRow",
+    "folder_recipe",
+    "hyperrule_recipe",
+    "recipe",
+]

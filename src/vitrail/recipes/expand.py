@@ -1,42 +1,47 @@
 """From a row of a table to the configs a run is made of."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
-from vitrail.config import AugmentConfig, BitConfig, ModelConfig, OptimConfig, ScheduleConfig, TrainConfig
+from vitrail.config import BitConfig, ModelConfig, OptimConfig, ScheduleConfig, TrainConfig, VitConfig, preset
 from vitrail.config.training import Decay
-from vitrail.errors import choose
-from vitrail.recipes import augmentation, finetuning, pretraining
-from vitrail.recipes.rows import FinetuneRow, PretrainRow, Score
+from vitrail.errors import UsageError, choose
+from vitrail.recipes import augmentation, augreg, finetuning, pretraining, rules, small
+from vitrail.recipes.expanded import Recipe
+from vitrail.recipes.rows import AugRegRow, FinetuneRow, PretrainRow, Row, SmallRow
 from vitrail.zoo import zoo_row
 
-Row = PretrainRow | FinetuneRow
-RECIPES: dict[str, Row] = {row.name: row for row in (*pretraining.TABLE_3, *finetuning.TABLE_4)}
+_ROWS: tuple[Row, ...] = (
+    *pretraining.TABLE_3,
+    *finetuning.TABLE_4,
+    *augreg.PRETRAINING,
+    *augreg.FINETUNING,
+    rules.HYPERRULE,
+    *small.SMALL,
+    rules.FOLDER,
+)
+RECIPES: dict[str, Row] = {row.name: row for row in _ROWS}
 
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """Everything a row decides; `learning_rates` holds the sweep, and `optim.lr` its first value."""
-
-    name: str
-    data: str
-    image_size: int
-    optim: OptimConfig
-    schedule: ScheduleConfig
-    train: TrainConfig
-    augment: AugmentConfig
-    learning_rates: tuple[float, ...]
-    held_out: float = 0.0
-    model: ModelConfig | None = None
-    """None when the network is whatever is being fine-tuned."""
-    score: Score | None = None
-    source: str
+# Reading what happened waits for the GPU, which does hundreds of such steps in a second.
+_GPU_LOG_EVERY = 100
 
 
 def recipe(name: str) -> Recipe:
     """Look a recipe up by name and expand its row."""
     row = RECIPES[choose("recipe", name, RECIPES)]
-    return _pretraining(row) if isinstance(row, PretrainRow) else _finetuning(row)
+    match row:
+        case PretrainRow():
+            return _pretraining(row)
+        case FinetuneRow():
+            return _finetuning(row)
+        case AugRegRow():
+            return _augreg(row)
+        case SmallRow():
+            return _small(row)
+    raise UsageError(
+        f"the recipe {name!r} is a rule that needs {row.needs}",
+        fix=f"Type vitrail finetune SOURCE --data D --recipe {name}, or call vitrail.recipes.{row.function}.",
+    )
 
 
 def _pretraining(row: PretrainRow) -> Recipe:
@@ -51,9 +56,11 @@ def _pretraining(row: PretrainRow) -> Recipe:
             clip=pretraining.IMAGENET_CLIP if row.data == "i1k" else None,
         ),
         schedule=ScheduleConfig(decay=cast(Decay, row.decay), warmup_steps=pretraining.WARMUP_STEPS),
-        train=TrainConfig(batch_size=pretraining.BATCH_SIZE, epochs=row.epochs, loss="sigmoid"),
+        train=TrainConfig(batch_size=pretraining.BATCH_SIZE, epochs=row.epochs, loss="sigmoid", keep="last"),
         augment=augmentation.PRETRAINING,
+        preprocessing=preset("google"),
         learning_rates=(row.lr,),
+        held_out=pretraining.HELD_OUT[row.data],
         model=_pretraining_network(row),
         score=row.score,
         source=row.source,
@@ -73,15 +80,72 @@ def _finetuning(row: FinetuneRow) -> Recipe:
     return Recipe(
         name=row.name,
         data=row.data,
-        image_size=finetuning.IMAGE_SIZE,
+        image_size=row.image_size,
         optim=OptimConfig(
             optimizer="sgd", lr=row.learning_rates[0], momentum=finetuning.MOMENTUM, clip=finetuning.CLIP
         ),
         schedule=ScheduleConfig(decay="cosine", warmup_steps=row.warmup_steps),
-        train=TrainConfig(batch_size=finetuning.BATCH_SIZE, steps=row.steps, loss="softmax"),
-        augment=augmentation.finetuning(finetuning.IMAGE_SIZE),
+        train=TrainConfig(batch_size=finetuning.BATCH_SIZE, steps=row.steps, loss="softmax", keep="last"),
+        augment=augmentation.finetuning(row.image_size),
+        preprocessing=preset("google"),
         learning_rates=row.learning_rates,
         held_out=row.held_out,
+        score=row.score,
+        source=row.source,
+    )
+
+
+def _augreg(row: AugRegRow) -> Recipe:
+    network = zoo_row(row.model).config
+    assert isinstance(network, VitConfig)
+    return Recipe(
+        name=row.name,
+        data=row.data,
+        image_size=pretraining.IMAGE_SIZE,
+        optim=OptimConfig(optimizer="adam", lr=augreg.RATE, weight_decay=row.weight_decay, clip=augreg.CLIP),
+        schedule=ScheduleConfig(decay="cosine", warmup_steps=augreg.WARMUP_STEPS),
+        train=TrainConfig(batch_size=augreg.BATCH_SIZE, epochs=row.epochs, loss="sigmoid", keep="last"),
+        augment=augmentation.augreg(row.level),
+        preprocessing=augreg.PREPROCESSING,
+        learning_rates=(augreg.RATE,),
+        held_out=pretraining.HELD_OUT[row.data],
+        model=replace(
+            network,
+            num_classes=pretraining.NUM_CLASSES[row.data],
+            head_bias=augreg.HEAD_BIAS[row.data],
+            pre_logits=network.width if row.data == "i1k" else None,
+            dropout=row.drop,
+            stochastic_depth=row.drop,
+        ),
+        score=row.score,
+        source=row.source,
+    )
+
+
+def _small(row: SmallRow) -> Recipe:
+    return Recipe(
+        name=row.name,
+        data=row.data,
+        image_size=max(row.model.image_size),
+        optim=OptimConfig(optimizer="adam", lr=row.lr, weight_decay=row.weight_decay, clip=small.CLIP),
+        schedule=ScheduleConfig(decay="cosine", warmup_share=small.WARMUP_SHARE),
+        train=TrainConfig(
+            batch_size=row.batch_size,
+            epochs=row.epochs,
+            loss="softmax",
+            label_smoothing=row.label_smoothing,
+            average=row.average,
+            precision="bfloat16" if row.for_gpu else "float32",
+            compile=row.for_gpu,
+            log_every=_GPU_LOG_EVERY if row.for_gpu else TrainConfig.log_every,
+            # Where nobody said how much to hold out, there may be a val split that was made to choose on.
+            keep="best" if row.held_out is None else "last",
+        ),
+        augment=row.augment,
+        preprocessing=row.preprocessing,
+        learning_rates=(row.lr,),
+        held_out=row.held_out,
+        model=row.model,
         score=row.score,
         source=row.source,
     )

@@ -7,7 +7,6 @@ gradients clipped at global norm 1, 384 px, softmax cross-entropy. The warm-up i
 from vitrail.recipes.rows import FinetuneRow, Score
 
 BATCH_SIZE = 512
-IMAGE_SIZE = 384
 MOMENTUM = 0.9
 CLIP = 1.0
 

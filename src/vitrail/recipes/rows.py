@@ -1,6 +1,8 @@
-"""The kinds of rows: a line of Table 3 and a line of Table 4."""
+"""The kinds of rows: a line of Table 3, of Table 4, of AugReg, one of our own, and a rule that needs the data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from vitrail.config import AugmentConfig, Preprocessing, VitConfig, preset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class PretrainRow:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRow:
-    """A data set and the learning rates to sweep on held-out training data (Table 4)."""
+    """A data set and the learning rates to sweep on held-out training data (Table 4, or AugReg's)."""
 
     data: str
     steps: int
@@ -45,10 +47,74 @@ class FinetuneRow:
     warmup_steps: int
     held_out: float
     """Share of the training set on which the learning rate is selected."""
-    score: Score
+    image_size: int = 384
+    prefix: str = "finetune"
+    score: Score | None = None
     source: str = "Table 4"
 
     @property
     def name(self) -> str:
         """What people type after `--recipe`."""
-        return f"finetune-{self.data}"
+        return f"{self.prefix}-{self.data}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugRegRow:
+    """A network, a data set and a point of AugReg's grid of 28."""
+
+    model: str
+    data: str
+    epochs: int
+    level: str
+    """Of RandAugment and mixup, from "none" to "strong2"."""
+    weight_decay: float = 0.1
+    drop: float = 0.0
+    """Dropout and stochastic depth: the grid has 0 for both, or 0.1 for both."""
+    score: Score | None = None
+    source: str = "AugReg"
+
+    @property
+    def name(self) -> str:
+        """What people type after `vitrail train`."""
+        return f"augreg-{self.model}-{self.data}-{self.epochs}ep"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallRow:
+    """Training from scratch on small data, as we tuned it."""
+
+    name: str
+    data: str
+    model: VitConfig
+    """Its number of classes gives way to that of the data."""
+    lr: float
+    weight_decay: float
+    batch_size: int
+    epochs: int
+    augment: AugmentConfig
+    held_out: float | None
+    preprocessing: Preprocessing = field(default_factory=lambda: preset("google"))
+    label_smoothing: float = 0.0
+    average: float = 0.0
+    for_gpu: bool = False
+    """Computed in bfloat16 and compiled."""
+    score: Score | None = None
+    source: str = "ours"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleRow:
+    """Fine-tuning that is decided by the size of the data."""
+
+    name: str
+    data: str
+    learning_rates: tuple[float, ...]
+    needs: str
+    """What has to be known of the data."""
+    function: str
+    """What turns it into a recipe."""
+    score: None = None
+    source: str
+
+
+Row = PretrainRow | FinetuneRow | AugRegRow | SmallRow | RuleRow

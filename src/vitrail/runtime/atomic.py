@@ -39,6 +39,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             for written in temporary.iterdir():
+                if written.is_file():
+                    written.chmod(0o666 & ~_umask())
                 _sync(written)
             put_in_place(temporary, path)
             _sync(path.parent)
@@ -64,6 +66,15 @@ def put_in_place(temporary: Path, path: Path) -> None:
         aside.rmdir()
         raise
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def recover(path: Path) -> None:
+    """Put back what `put_in_place` had moved aside when its process was killed, and remove what else it left."""
+    for leftover in sorted(path.parent.glob(f".{path.name[:100]}.*")):
+        if leftover.is_dir() and (leftover / path.name).exists() and not path.exists():
+            (leftover / path.name).rename(path)
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:

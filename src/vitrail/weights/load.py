@@ -91,7 +91,11 @@ def _read_path(path: Path, hints: Hints) -> Checkpoint:
     if path.is_dir():
         return _read_folder(path, hints)
     if not path.is_file():
-        raise DataError("there is no such file or folder", where=str(path))
+        raise DataError(
+            "there is no such file or folder",
+            where=str(path),
+            fix="Check the path; `vitrail list models` shows names with published weights.",
+        )
     if path.suffix == ".npz":
         return read_google(path, image_size=hints.image_size, source_image_size=hints.source_image_size)
     if path.suffix == ".safetensors" or path.suffix in SUFFIXES:
@@ -104,6 +108,8 @@ def _read_path(path: Path, hints: Hints) -> Checkpoint:
 def _read_folder(path: Path, hints: Hints) -> Checkpoint:
     file = next((path / name for name in _WEIGHT_FILES if (path / name).is_file()), None)
     config = sidecar(path)
+    if str(config.get("format", "")).startswith(("vitrail-run/", "vitrail-finetune/")):
+        return _read_run(path, hints)
     if file is None or not config:
         wanted = f"a model folder with {CONFIG_FILE} and {WEIGHTS_FILE}"
         raise DataError("is a folder without a model", wanted=wanted, where=str(path))
@@ -111,6 +117,18 @@ def _read_folder(path: Path, hints: Hints) -> Checkpoint:
         preprocessor = sidecar(path, "preprocessor_config.json")
         return _read_file(file, dataclasses.replace(hints, config=config, preprocessor=preprocessor))
     return _with_grid(read_folder(path), hints.source_image_size, str(path))
+
+
+def _read_run(path: Path, hints: Hints) -> Checkpoint:
+    """The model that a run kept."""
+    verb = "finetune" if "finetune" in str(sidecar(path)["format"]) else "train"
+    if not (path / "model").is_dir():
+        raise DataError(
+            "this run has not kept a model yet",
+            where=str(path),
+            fix=f"`vitrail {verb} --resume {path}` goes on with it.",
+        )
+    return _read_folder(path / "model", hints)
 
 
 def _read_file(path: Path, hints: Hints) -> Checkpoint:

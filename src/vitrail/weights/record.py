@@ -8,6 +8,7 @@ from torch import Tensor
 
 from vitrail.config import BitConfig, ModelConfig, Preprocessing, VitConfig, from_json, to_json
 from vitrail.errors import DataError, UsageError
+from vitrail.runtime.json_text import json_text
 from vitrail.weights.checkpoint import Checkpoint
 
 FORMAT = "vitrail/1"
@@ -41,7 +42,7 @@ def record_text(checkpoint: Checkpoint) -> str:
         metrics=checkpoint.metrics,
     )
     try:
-        return json.dumps(to_json(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(to_json(record), indent=2) + "\n"
     except (TypeError, ValueError) as error:
         raise UsageError(f"labels, metrics or provenance cannot be written as JSON ({error})") from None
 

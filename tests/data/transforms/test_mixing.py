@@ -157,3 +157,16 @@ def test_a_batch_of_one_is_mixed_with_itself() -> None:
         mixed, shares = mix_images(images, torch.tensor([1]), mix, 2)
         assert torch.allclose(mixed, images)
         assert torch.allclose(shares, torch.tensor([[0.0, 1.0]]))
+
+
+def test_a_share_of_the_batches_is_mixed_and_the_others_are_as_they_were() -> None:
+    some, all_of_them = (AugmentConfig(mixup=0.8, cutmix=1.0, mixing=share) for share in (0.25, 1.0))
+    drawn = [draw_mix(some, 3, step) for step in range(2000)]
+    plain = [step for step, mix in enumerate(drawn) if mix == Mix(1.0)]
+    assert 0.7 < len(plain) / len(drawn) < 0.8
+    for step in set(range(200)) - set(plain):
+        assert drawn[step] == draw_mix(all_of_them, 3, step)
+    images, targets = torch.rand(4, 3, 5, 5), torch.tensor([0, 1, 2, 1])
+    mixed, shares = mix_images(images, targets, Mix(1.0), 3)
+    assert torch.equal(mixed, images)
+    assert torch.equal(shares, torch.eye(3)[targets])

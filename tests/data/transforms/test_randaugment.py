@@ -193,7 +193,8 @@ def matrix_of(operation: str, magnitude: float, sign: int) -> tuple[float, ...]:
         cosine, sine, x, y = math.cos(angle), math.sin(angle), (WIDTH - 1) / 2, (HEIGHT - 1) / 2
         return cosine, -sine, x - cosine * x + sine * y, sine, cosine, y - sine * x - cosine * y
     shear = {"shear_x": (1, 0.3 * level, 0, 0, 1, 0), "shear_y": (1, 0, 0, 0.3 * level, 1, 0)}
-    translate = {"translate_x": (1, 0, 100 * level, 0, 1, 0), "translate_y": (1, 0, 0, 0, 1, 100 * level)}
+    across, down = 100 / 224 * level * WIDTH, 100 / 224 * level * HEIGHT
+    translate = {"translate_x": (1, 0, across, 0, 1, 0), "translate_y": (1, 0, 0, 0, 1, down)}
     return (shear | translate)[operation]
 
 
@@ -253,24 +254,37 @@ def test_shear_is_about_the_corner() -> None:
     assert (applied(array, "shear_x", 10)[10, -3:] == 128).all()
 
 
-def test_translation_is_in_pixels() -> None:
-    array = noise(150, 150)
+def test_translation_is_the_originals_hundred_pixels_at_its_size() -> None:
+    array = noise(224, 224)
     found = applied(array, "translate_x", 10)
-    assert (found[:, :50] == array[:, 100:]).all()
-    assert (found[:, 50:] == 128).all()
+    assert (found[:, :124] == array[:, 100:]).all()
+    assert (found[:, 124:] == 128).all()
     found = applied(array, "translate_y", 10, sign=-1)
-    assert (found[100:] == array[:50]).all()
+    assert (found[100:] == array[:124]).all()
     assert (found[:100] == 128).all()
-    assert (applied(array, "translate_x", 15) == 128).all()
+
+
+def test_translation_is_the_same_share_of_a_smaller_image() -> None:
+    array = noise(112, 56)
+    assert (applied(array, "translate_y", 10)[:62] == array[50:]).all()
+    assert (applied(array, "translate_x", 10)[:, :31] == array[:, 25:]).all()
 
 
 @pytest.mark.parametrize("centre", [(0.0, 0.0), (0.5, 0.5), (1 - 2**-32, 1 - 2**-32), (0.3, 0.99)])
 @pytest.mark.parametrize(("magnitude", "reach"), [(0, 0), (1, 4), (5, 20), (10, 40), (15, 60), (20, 80)])
 def test_cutout_is_a_grey_square_around_a_pixel(magnitude, reach, centre) -> None:
-    expected = noise()
-    y, x = int(centre[0] * HEIGHT), int(centre[1] * WIDTH)
+    array = noise(224, 224)
+    expected = array.copy()
+    y, x = int(centre[0] * 224), int(centre[1] * 224)
     expected[max(y - reach, 0) : y + reach, max(x - reach, 0) : x + reach] = 128
-    assert (applied(noise(), "cutout", magnitude, centre=centre) == expected).all()
+    assert (applied(array, "cutout", magnitude, centre=centre) == expected).all()
+
+
+def test_cutout_is_the_same_share_of_a_smaller_image() -> None:
+    array = noise(112, 56)
+    expected = array.copy()
+    expected[36:76, 18:38] = 128
+    assert (applied(array, "cutout", 10) == expected).all()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

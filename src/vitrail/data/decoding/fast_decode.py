@@ -4,7 +4,6 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import torch
@@ -15,8 +14,6 @@ from vitrail.config import DecodePolicy
 from vitrail.data.decoding.decode import decode, pixels
 from vitrail.data.decoding.jpeg import JpegHeader
 from vitrail.data.sources.source import Source
-
-Decoder = Literal["pillow", "fast"]
 
 # The scales at which libjpeg can stop early.
 _DRAFT_SCALES = (8, 4, 2)

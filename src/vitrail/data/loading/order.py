@@ -7,9 +7,9 @@ from functools import lru_cache
 import numpy as np
 
 from vitrail.config.checks import count, positive
-from vitrail.data.purposes import Purpose
 from vitrail.errors import UsageError
 from vitrail.runtime.counter import permutation
+from vitrail.runtime.purposes import Purpose
 
 
 @dataclass(frozen=True)

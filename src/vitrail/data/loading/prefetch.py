@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 _AHEAD = 2
 _POLL_SECONDS = 0.1
-_PATIENCE_SECONDS = 10.0
+_PATIENCE_SECONDS = 3.0
 
 
 def prefetched(make: Callable[[], Iterator[Item]], device: torch.device) -> Iterator[Item]:

@@ -11,8 +11,9 @@ from PIL import Image
 from torch import Tensor
 
 from vitrail.config import AugmentConfig, DecodePolicy, Preprocessing, pair
+from vitrail.config.data import Decoder
 from vitrail.data.decoding.decode import Mode, check_size, decode, open_image, orientation, pixels
-from vitrail.data.decoding.fast_decode import Decoder, as_tensor, decode_fast
+from vitrail.data.decoding.fast_decode import as_tensor, decode_fast
 from vitrail.data.decoding.jpeg import JpegHeader, read_jpeg_header
 from vitrail.data.loading.order import Picks
 from vitrail.data.sources.source import Encoded, Source

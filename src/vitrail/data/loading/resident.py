@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitrail.data.decoding.decode import decode, pixels
-from vitrail.data.loading.loader import Batch, augmented, for_stream, mixed
+from vitrail.data.loading.loader import Batch, augmented, for_stream
 from vitrail.data.loading.order import Stream
 from vitrail.data.loading.prefetch import prefetched
 from vitrail.data.loading.prepare import Preparation
@@ -17,12 +17,13 @@ from vitrail.data.sources.source import Arrays, Source, whole_of
 from vitrail.data.transforms.boxes import training_boxes
 from vitrail.data.transforms.crops import fit_batch
 from vitrail.data.transforms.fit import Size
+from vitrail.data.transforms.mixing import draw_mix, mix_steps
 from vitrail.data.transforms.resample import resize_bytes_batch
 
 # CIFAR is 150 MB; what is larger is better read from disk.
 MAX_BYTES = 2**30
 _BLOCK_BYTES = 2**28
-_MOST_STEPS = 16
+_MOST_STEPS = 64
 
 
 def can_be_resident(source: Source) -> bool:
@@ -79,11 +80,14 @@ def _block(
     ids, size = source.ids(indices), len(picks[0])
     images = _normalised(stored[torch.from_numpy(indices).to(stored.device)], epochs, ids, preparation)
     targets = source.labels.targets(indices).to(stored.device)
+    images, targets = images.unflatten(0, (-1, size)), targets.unflatten(0, (-1, size))
+    assert preparation.augment is not None
+    drawn = (draw_mix(preparation.augment, preparation.seed, step) for step in steps)
+    if mixes := [mix for mix in drawn if mix is not None]:
+        images, targets = mix_steps(images, targets, mixes, source.labels.num_classes)
     for number, step in enumerate(steps):
         mine = slice(number * size, (number + 1) * size)
-        yield mixed(
-            Batch(images[mine], targets[mine], ids[mine], epochs[mine], step), preparation, source.labels.num_classes
-        )
+        yield Batch(images[number], targets[number], ids[mine], epochs[mine], step)
 
 
 def _normalised(images: Tensor, epochs: np.ndarray, ids: np.ndarray, preparation: Preparation) -> Tensor:

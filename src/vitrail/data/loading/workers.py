@@ -159,6 +159,8 @@ def _shared(made: Any) -> Any:
 
 def _start_worker(_number: int) -> None:
     torch.set_num_threads(1)
+    # Ctrl-C reaches every process of a terminal, and is answered by one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _named(error: Exception, processes: Iterable[BaseProcess], timeout: float) -> Exception:

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from vitrail.config import AugmentConfig, Preprocessing
-from vitrail.data.purposes import Purpose
 from vitrail.data.transforms.erasing import draw_rectangles, erase
 from vitrail.data.transforms.randaugment import draw_layers, randaugment
 from vitrail.runtime.counter import uniforms
+from vitrail.runtime.purposes import Purpose
 
 
 def augment_bytes(images: Tensor, epochs: np.ndarray, ids: np.ndarray, seed: int, augment: AugmentConfig) -> Tensor:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from vitrail.config import AugmentConfig
-from vitrail.data.purposes import Purpose
 from vitrail.runtime.counter import uniforms
+from vitrail.runtime.purposes import Purpose
 
 # TensorFlow's defaults, which the original's pipelines leave as they are.
 _ASPECTS = (0.75, 1.33)

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitrail.data.purposes import Purpose
 from vitrail.runtime.counter import uniforms
+from vitrail.runtime.purposes import Purpose
 
 _AREA = (0.02, 1 / 3)
 _ASPECT = (0.3, 1 / 0.3)

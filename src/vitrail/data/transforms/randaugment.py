@@ -6,7 +6,9 @@ handful of batched steps, the same on any device.
 
 Of the original's details that ports lose: an operation that is picked is always applied (the code draws a probability
 and drops it); magnitudes go beyond 10 by the same lines; contrast blends with pixels / 256 (196 at 224 px), which the
-code takes for the mean; translations are in pixels; geometry takes the nearest pixel and fills with grey 128.
+code takes for the mean; geometry takes the nearest pixel and fills with grey 128. Translations and holes are 100 and 40
+pixels at magnitude 10 there, and for 224 px here; at another size they are the same share of the side, because 100
+pixels would leave nothing of an image of 32.
 """
 
 import math
@@ -17,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitrail.data.purposes import Purpose
 from vitrail.runtime.counter import uniforms
+from vitrail.runtime.purposes import Purpose
 
 OPERATIONS = (
     *("autocontrast", "equalize", "invert", "rotate", "posterize", "solarize", "color", "contrast"),
@@ -28,8 +30,9 @@ _MOVES = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 _FIXED_TABLES = ("invert", "posterize", "solarize", "contrast", "brightness", "solarize_add")
 _GREY = (0.2989, 0.587, 0.114)
 _FILL = 128
-_CUTOUT = 40
-_TRANSLATE = 100.0
+_SIDE = 224
+_CUTOUT = 40 / _SIDE
+_TRANSLATE = 100.0 / _SIDE
 _DRAWS = 4
 
 
@@ -102,12 +105,13 @@ def _affine(operation: str, level: float, height: int, width: int) -> tuple[floa
         x = ((width - 1) - (cosine * (width - 1) - sine * (height - 1))) / 2
         y = ((height - 1) - (sine * (width - 1) + cosine * (height - 1))) / 2
         return cosine, -sine, x, sine, cosine, y
-    shear, pixels = 0.3 * level, _TRANSLATE * level
+    shear = 0.3 * level
+    across, down = (_TRANSLATE * level * side for side in (width, height))
     return {
         "shear_x": (1.0, shear, 0.0, 0.0, 1.0, 0.0),
         "shear_y": (1.0, 0.0, 0.0, shear, 1.0, 0.0),
-        "translate_x": (1.0, 0.0, pixels, 0.0, 1.0, 0.0),
-        "translate_y": (1.0, 0.0, 0.0, 0.0, 1.0, pixels),
+        "translate_x": (1.0, 0.0, across, 0.0, 1.0, 0.0),
+        "translate_y": (1.0, 0.0, 0.0, 0.0, 1.0, down),
     }[operation]
 
 
@@ -192,11 +196,11 @@ def _sharpness(images: Tensor, _layer: Layer, level: float) -> Tensor:
 def _cutout(images: Tensor, layer: Layer, level: float) -> Tensor:
     """A grey square around a random pixel."""
     height, width = images.shape[-2:]
-    reach = int(level * _CUTOUT)
+    reach_y, reach_x = (int(round(level * _CUTOUT * side, 6)) for side in (height, width))
     centre = _on(np.floor(layer.centre * np.array([height, width])).astype(np.int64), images)
     y, x = torch.arange(height, device=images.device), torch.arange(width, device=images.device)
-    rows = (y >= centre[:, :1] - reach) & (y < centre[:, :1] + reach)
-    columns = (x >= centre[:, 1:] - reach) & (x < centre[:, 1:] + reach)
+    rows = (y >= centre[:, :1] - reach_y) & (y < centre[:, :1] + reach_y)
+    columns = (x >= centre[:, 1:] - reach_x) & (x < centre[:, 1:] + reach_x)
     hole = rows[:, None, :, None] & columns[:, None, None, :]
     return torch.where(hole, _FILL, images).to(torch.uint8)
 

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Purpose(IntEnum):
-    """The second argument of the functions in `runtime/counter.py`."""
+    """The second argument of the functions in `counter.py` beside this file."""
 
     CROP = 1
     ORDER = 2
@@ -14,3 +14,5 @@ class Purpose(IntEnum):
     FLIP = 6
     PART = 7
     CLASS_OFFSET = 8
+    DROPOUT = 9
+    WEIGHTS = 10

@@ -1,0 +1,279 @@
+"""`vitrail finetune`: any model to your images, by the paper's protocol or by a rule for folders."""
+
+import inspect
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+import tyro
+
+from vitrail.cli.finetune_words import say_final, say_recipe, say_run
+from vitrail.cli.train import Resume
+from vitrail.cli.training import (
+    Destination,
+    Track,
+    beginning,
+    checking,
+    for_data,
+    for_device,
+    located,
+    next_folder,
+    train_and_report,
+)
+from vitrail.cli.words import (
+    SHORT_NAMES,
+    is_given,
+    is_resume,
+    positional,
+    refuse_changes,
+    refuse_derived,
+    with_short_names,
+)
+from vitrail.config import (
+    AugmentConfig,
+    DataConfig,
+    ModelConfig,
+    OptimConfig,
+    RunConfig,
+    ScheduleConfig,
+    TrainConfig,
+)
+from vitrail.errors import UsageError
+from vitrail.recipes import Recipe, folder_recipe
+from vitrail.zoo import zoo_row
+
+if TYPE_CHECKING:
+    import torch
+
+    from vitrail.train.finish import Outcome
+    from vitrail.train.folder import RunFolder
+    from vitrail.train.session import Session
+    from vitrail.train.start import Allowed
+    from vitrail.transfer.folder import FinetuneFolder
+    from vitrail.transfer.look import Look
+    from vitrail.transfer.plan import Plan, PlannedRun
+    from vitrail.transfer.source import Start
+
+Model = TypeVar("Model")
+
+_SEEDS_OF_THE_PAPER = 3
+_SHORTER = ("--train.steps", "--train.epochs", "--train.time-limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Generic[Model]):
+    """Fine-tune SOURCE: learning rates tried on held-out training images, the best on all of them, once per seed.
+
+    SOURCE is a run, a model folder, a checkpoint file, hf-hub:owner/name or a name with published weights.
+    """
+
+    data: Annotated[DataConfig, tyro.conf.arg(name="")]
+    recipe: str | None = None
+    """A row of Table 4 or a rule; if not said, the row of a known data set, else finetune-folder."""
+    rates: tuple[float, ...]
+    """Learning rates to try; --lr takes one without trying."""
+    seeds: int = 1
+    """Final runs, which give mean and standard deviation."""
+    name: str | None = None
+    """Of the folder; the recipe and a number if not said."""
+    out: Path = Path("runs")
+    """The folder that holds the folders of runs."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1 or mps; auto takes a CUDA GPU where there is one."""
+    image_size: int | None = None
+    """Side of the input in pixels; if not said the recipe's, for finetune-folder the source's."""
+    preprocessing: str | None = None
+    """google, augreg or imagenet, where the source does not say or says it wrong."""
+    track: Track = None
+    """Also tell TensorBoard or Weights & Biases, run by run."""
+    model: Model
+    optim: OptimConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+
+
+def run_words(words: Sequence[str]) -> None:
+    """Run `vitrail finetune SOURCE --data D ...`, or `vitrail finetune --resume FOLDER`."""
+    if is_resume(words):
+        refuse_changes(with_short_names(words))
+        with _told_once():
+            _resume(tyro.cli(Resume, args=list(words), prog="vitrail finetune"))
+        return
+    source, rest = positional(words)
+    rest = with_short_names(rest)
+    refuse_derived(rest)
+    if {"-h", "--help"} & set(rest):
+        _parse(rest, zoo_row("vit-b16").config, folder_recipe(1000, 10, 224))
+    if source is None:
+        raise UsageError(
+            "there is no model to start from",
+            wanted="vitrail finetune SOURCE --data DATA",
+            fix="`vitrail list models` shows names with published weights; a file, a folder or a run works as well.",
+        )
+    with _told_once():
+        _start(source, rest)
+
+
+def _start(source: str, words: list[str]) -> None:
+    from vitrail.runtime.device import find_device
+    from vitrail.train.sources import open_run_data
+    from vitrail.transfer.folder import FinetuneFolder, ensure_new
+    from vitrail.transfer.plan import final_runs, sweep_runs
+
+    options, plan = _plan(source, words)
+    device = find_device(options.device)
+    # Every image of every split is read before the first step, so that no bad file is met hours later.
+    first = [*sweep_runs(plan)[:1], *final_runs(plan, plan.rates[0])[:1]]
+    data = [open_run_data(run.config.data, device, checking) for run in first]
+    name = options.name or plan.config.recipe
+    target = next_folder(Destination(options.out, name, is_exact=bool(options.name)), data[-1])
+    folder = FinetuneFolder(target.path)
+    with beginning(target):
+        ensure_new(folder)
+        say_recipe(plan, data, folder)
+        _carry_out(plan, folder, device, options.track)
+
+
+def _plan(source: str, words: list[str]) -> tuple[Options, "Plan"]:
+    """Read source and data, choose the recipe, and let the words change what they like."""
+    from vitrail.models import tell_dropped_pixels
+    from vitrail.runtime.device import find_device
+    from vitrail.transfer.look import look_at, recipe_for, recipe_name
+    from vitrail.transfer.plan import make_plan
+    from vitrail.transfer.source import read_start
+
+    start = read_start(source)
+    # A first time with any recipe, for what does not depend on it: a typing error should not wait for the data.
+    options = _parse(words, start.checkpoint.config, folder_recipe(1000, 10, max(start.image_size)))
+    preprocessing = start.preprocessing(options.preprocessing)
+    name = recipe_name(options.recipe, options.data.data)
+    device = find_device(options.device)
+    look = look_at(located(options.data))
+    size = options.image_size or max(start.image_size)
+    chosen = recipe_for(name, look.train, size, on_cpu=device.type == "cpu")
+    model = _network(start, look, chosen, options.image_size)
+    options = _parse(words, model, _sized(chosen, options.image_size))
+    if is_given("--optim.lr", words) and is_given("--rates", words):
+        raise UsageError("both --lr and --rates are given", wanted="one of them")
+    config = RunConfig(
+        recipe=chosen.name,
+        model=replace(options.model, num_classes=model.num_classes),
+        preprocessing=preprocessing,
+        data=located(options.data),
+        augment=options.augment,
+        optim=options.optim,
+        schedule=options.schedule,
+        train=for_device(
+            options.train,
+            device,
+            precision_given=is_given("--train.precision", words),
+            compile_given=is_given("--train.compile", words),
+        ),
+        start=start.source,
+    )
+    tell_dropped_pixels(config.model)
+    config = for_data(config, look.train, words)
+    rates = (options.optim.lr,) if is_given("--optim.lr", words) else options.rates
+    return options, make_plan(config, rates=rates, seeds=options.seeds, splits=look.splits)
+
+
+def _network(start: "Start", look: "Look", chosen: Recipe, image_size: int | None) -> ModelConfig:
+    from vitrail.transfer.look import FOLDER
+
+    sides = (image_size, image_size) if image_size else (chosen.image_size, chosen.image_size)
+    own = image_size is None and chosen.name == FOLDER
+    return start.network(look.train.classes, start.image_size if own else sides)
+
+
+def _sized(chosen: Recipe, image_size: int | None) -> Recipe:
+    """The recipe at another image size: a crop out of a larger square grows with it."""
+    if image_size is None or chosen.augment.crop != "resize":
+        return chosen
+    resize = chosen.augment.resize * image_size // chosen.image_size
+    return replace(chosen, augment=replace(chosen.augment, resize=resize))
+
+
+def _parse(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
+    return tyro.cli(
+        Options[type(model)],
+        args=words,
+        prog="vitrail finetune SOURCE",
+        description=f"{inspect.getdoc(Options)}\n\n{SHORT_NAMES}",
+        default=_defaults(words, model, chosen),
+        config=(tyro.conf.AvoidSubcommands,),
+    )
+
+
+def _defaults(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
+    train, schedule = chosen.train, chosen.schedule
+    if any(word in words for word in _SHORTER) and "--schedule.warmup-steps" not in words and train.steps:
+        # A shorter run keeps its share of warm-up, else it may end before the rate is reached.
+        schedule = replace(schedule, warmup_steps=0, warmup_share=schedule.warmup_steps / train.steps)
+    if "--train.epochs" in words and "--train.steps" not in words:
+        train = replace(train, steps=None, epochs=1)
+    return Options(
+        data=DataConfig(data=tyro.MISSING, held_out=chosen.held_out),
+        rates=chosen.learning_rates,
+        seeds=_SEEDS_OF_THE_PAPER if chosen.source == "Table 4" else 1,
+        model=model,
+        optim=chosen.optim,
+        schedule=schedule,
+        train=train,
+        augment=chosen.augment,
+    )
+
+
+def _resume(options: Resume) -> None:
+    from vitrail.runtime.device import find_device
+    from vitrail.train.start import Allowed
+    from vitrail.transfer.folder import FinetuneFolder, read_plan
+
+    folder = FinetuneFolder(options.resume)
+    plan = read_plan(folder)
+    allowed = Allowed(changed=options.allow_changed, workers=options.workers, root=options.root)
+    _carry_out(plan, folder, find_device(options.device), None, allowed)
+
+
+def _carry_out(
+    plan: "Plan", folder: "FinetuneFolder", device: "torch.device", track: Track, allowed: "Allowed | None" = None
+) -> None:
+    from vitrail.transfer.finetune import Finetuning
+    from vitrail.transfer.folder import write_page
+
+    begun: list[int] = []
+    outcomes: dict[int, Outcome] = {}
+
+    def train(session: "Session", run_folder: "RunFolder", run: "PlannedRun") -> "Outcome":
+        say_run(plan, run, session, is_first=not begun)
+        begun.append(run.number)
+        outcome = train_and_report(session, run_folder, track=track, is_quiet=True)
+        if run.number == plan.runs - len(plan.seeds) + 1:
+            # The first seed, which the page of the whole shows.
+            outcomes[run.config.train.seed] = outcome
+        return outcome
+
+    result = Finetuning(plan, folder, device, checking, train, allowed).run()
+    write_page(folder, result, outcomes.get(plan.seeds[0]))
+    say_final(plan, result, folder)
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """The same data is opened for every run; what is odd about it is told once."""
+    show: Any = warnings.showwarning
+    told: set[str] = set()
+
+    def show_new(message: Warning | str, *rest: Any, **more: Any) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            show(message, *rest, **more)
+
+    warnings.showwarning = show_new
+    try:
+        yield
+    finally:
+        warnings.showwarning = show

@@ -1,0 +1,122 @@
+"""What `vitrail finetune` says: the plan before, each run as it begins, the result and next steps after."""
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from vitrail.cli.terminal import console, short_count, table
+from vitrail.config import times
+
+if TYPE_CHECKING:
+    from vitrail.train.session import Session
+    from vitrail.train.sources import RunData
+    from vitrail.transfer.folder import FinetuneFolder
+    from vitrail.transfer.plan import Plan, PlannedRun
+    from vitrail.transfer.result import Result
+
+
+def say_recipe(plan: "Plan", data: Sequence["RunData"], folder: "FinetuneFolder") -> None:
+    """What will happen, on what; `data` is that of the sweep, if there is one, and that of the final runs."""
+    config, final = plan.config, data[-1]
+    optim, train = config.optim, config.train
+    length = f"{train.steps:,} steps" if train.steps else f"{train.epochs:,} epochs"
+    if train.time_limit is not None:
+        length += f", but no more than {_time(60 * train.time_limit)},"
+    lines = [
+        f"[bold]{escape(config.recipe)}[/] on [bold]{escape(config.data.data)}[/]: "
+        f"{len(final.train):,} images to learn from, {len(final.train.classes):,} classes",
+        f"from {escape(str(config.start))}, at {times(config.model.image_size)} px",
+        f"{optim.optimizer}, batch {train.batch_size}, {length} in each of {plan.runs} runs",
+    ]
+    if plan.is_sweeping:
+        held_out = data[0].held_out
+        assert held_out is not None
+        rates = ", ".join(f"{rate:g}" for rate in plan.rates)
+        lines.append(f"{len(plan.rates)} runs try the learning rates {rates} on {len(held_out):,} held-out images")
+    rate = "the best rate" if plan.is_sweeping else f"learning rate {plan.rates[0]:g}"
+    final_runs = f"{len(plan.seeds)} final run{'s' if len(plan.seeds) > 1 else ''}"
+    lines.append(f"{final_runs} with {rate}; {_measured_where(plan, final)}")
+    console().print("\n".join([*lines, f"writes {escape(str(folder.path))}"]))
+
+
+def _measured_where(plan: "Plan", final: "RunData") -> str:
+    match plan.measure:
+        case "test" if final.test is not None:
+            return f"measured once on {len(final.test):,} test images"
+        case "val" | "held_out" if final.held_out is not None:
+            return f"measured on {len(final.held_out):,} images ({escape(final.held_out.split)})"
+        case "sweep":
+            return "there is no test split, so the number will be that of the sweep"
+    return "nothing is held out and there is no test split, so nothing will be measured"
+
+
+def say_run(plan: "Plan", run: "PlannedRun", session: "Session", *, is_first: bool) -> None:
+    """Which run begins; with the first of this process, about how long all that are left will take."""
+    from vitrail.train.estimate import seconds_left
+    from vitrail.train.start import device_name
+
+    out, progress = console(), session.progress
+    if is_first:
+        left = seconds_left(session)
+        whole = (left or 0) * progress.steps / max(progress.steps - progress.step, 1)
+        together = (
+            "" if left is None else f"; about {_time(left + (plan.runs - run.number) * whole)} for all runs together"
+        )
+        parameters = sum(parameter.numel() for parameter in session.model.parameters())
+        train = session.config.train
+        out.print(
+            f"{short_count(parameters)} parameters on {device_name(session.device)}, {train.precision}"
+            f"{', compiled' if train.compile else ''}{together}"
+        )
+    going_on = f", going on after step {progress.step:,}" if progress.step else ""
+    out.print(f"\n[bold]run {run.number} of {plan.runs}[/]: {run.title}{going_on}")
+
+
+def say_final(plan: "Plan", result: "Result", folder: "FinetuneFolder") -> None:
+    """How good it is, with what was counted, and what to type next."""
+    out = console()
+    if result.rates:
+        shown = table("learning rate", "held-out accuracy", "loss", "images", numbers=("held-out accuracy", "loss"))
+        for trial in result.rates:
+            taken = "  taken" if trial.lr == result.chosen else ""
+            found = trial.measured
+            values = (f"{found.accuracy:.2%}", f"{found.loss:.4f}", f"{found.images:,}") if found else ("diverged",)
+            shown.add_row(f"{trial.lr:g}{taken}", *values)
+        out.print(shown)
+    out.print(_verdict(plan, result))
+    model = shlex.quote(str(folder.path))
+    out.print(
+        f"{escape(str(folder.model))}  the model of seed {result.seeds[0].seed}\n"
+        f"{escape(str(folder.report))}  the page of all runs: open it\n"
+        f"{escape(str(folder.result))}  every number\n"
+        f"Next: [bold]vitrail info {escape(model)}[/]"
+    )
+
+
+def _verdict(plan: "Plan", result: "Result") -> str:
+    if result.mean is None:
+        return "Nothing was held out and there is no test split, so nothing was measured."
+    spread = "" if result.std is None else f" ± {100 * result.std:.2f}"
+    seeds = f", mean of {len(result.seeds)} seeds" if result.std is not None else ""
+    number = f"accuracy {100 * result.mean:.2f}{spread} %[/] ({result.images:,} images{seeds})"
+    match result.measured_on:
+        case "test":
+            return f"[bold]test {number}"
+        case "val":
+            caution = "; the rate was chosen on the same images, so it is a little too good" * plan.chooses_on_val
+            return f"[bold]val {number}{caution}"
+        case "held_out":
+            return f"[bold]held-out {number}; these images were not learnt from"
+    return (
+        f"[bold]held-out {number}: there is no test split, so this is what the sweep measured on training images it "
+        "left out. The model itself has learnt from all of them."
+    )
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}" if seconds < 10 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{max(round(seconds), 1)} seconds"

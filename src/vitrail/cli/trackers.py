@@ -1,0 +1,143 @@
+"""Scalars of a run for TensorBoard or Weights & Biases, where they are asked for."""
+
+import importlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from vitrail.errors import UsageError, choose, notice
+from vitrail.train.log import Record, Watcher
+
+Tracker = Literal["tensorboard", "wandb"]
+
+_TRAIN = {
+    "train/loss": "loss",
+    "train/accuracy": "accuracy",
+    "train/learning_rate": "learning_rate",
+    "speed/images_per_second": "images_per_second",
+    "speed/data_wait": "data_wait",
+}
+_HELD_OUT = {"held_out/accuracy": "accuracy", "held_out/loss": "loss"}
+_TEST = {"test/accuracy": "accuracy"}
+
+
+@contextmanager
+def tracking(kind: Tracker | None, folder: Path, config: dict[str, Any], *, step: int = 0) -> Iterator[Watcher]:
+    """Send the scalars of a run to a tracker, which keeps its files in the run's folder.
+
+    A run that goes on says from which `step`: what was tracked after it is about to be done again.
+    """
+    if kind is None:
+        yield several()
+        return
+    opened: dict[Tracker, Callable[..., AbstractContextManager[Watcher]]] = {
+        "tensorboard": _tensorboard,
+        "wandb": _wandb,
+    }
+    choose("tracker", kind, get_args(Tracker))
+    with opened[kind](folder, config, step) as watcher:
+        yield _Harmless(kind, watcher)
+
+
+def several(*watchers: Watcher) -> Watcher:
+    """One watcher that tells all."""
+
+    def tell(record: Record) -> None:
+        for watcher in watchers:
+            watcher(record)
+
+    return tell
+
+
+def scalars(record: Record) -> dict[str, float]:
+    """The numbers of a record by the names they are tracked under; most records have none."""
+    match record["event"]:
+        case "train":
+            return {name: record[key] for name, key in _TRAIN.items()}
+        case "evaluated":
+            return {name: record[key] for name, key in _HELD_OUT.items()}
+        case "done" if record["split"] == "test":
+            return {name: record["metrics"][key] for name, key in _TEST.items()}
+    return {}
+
+
+class _Harmless:
+    """A watcher whose failure is told once and does not end the run."""
+
+    def __init__(self, kind: Tracker, watcher: Watcher) -> None:
+        self._kind, self._watcher = kind, watcher
+
+    def __call__(self, record: Record) -> None:
+        try:
+            self._watcher(record)
+        except Exception as error:
+            self._watcher = several()
+            notice(f"{self._kind} failed ({error}), so nothing more is tracked; the run and its log.jsonl go on")
+
+
+@contextmanager
+def _tensorboard(folder: Path, config: dict[str, Any], step: int) -> Iterator[Watcher]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise _missing("tensorboard") from error
+
+    def opened(after: int) -> Any:
+        # Steps that are done again hide what was written of them before.
+        return SummaryWriter(str(folder), purge_step=after + 1 if after else None)
+
+    writer = opened(step)
+    if not step:
+        writer.add_text("config", f"```\n{json.dumps(config, indent=2)}\n```")
+
+    def hear(record: Record) -> None:
+        nonlocal writer
+        for name, value in scalars(record).items():
+            writer.add_scalar(name, value, record["step"])
+        if record["event"] == "rollback":
+            writer.close()
+            writer = opened(record["step"])
+
+    try:
+        yield hear
+    finally:
+        writer.close()
+
+
+@contextmanager
+def _wandb(folder: Path, config: dict[str, Any], _step: int) -> Iterator[Watcher]:
+    try:
+        wandb: Any = importlib.import_module("wandb")
+    except ImportError as error:
+        raise _missing("wandb") from error
+    # Nothing leaves the machine unless the user set W&B up for it; its copying of the terminal would break our view.
+    is_set_up = os.environ.keys() & {"WANDB_MODE", "WANDB_API_KEY"}
+    try:
+        run = wandb.init(
+            project="vitrail",
+            group=folder.name,
+            dir=str(folder),
+            config=config,
+            mode=None if is_set_up else "offline",
+            settings=wandb.Settings(console="off"),
+        )
+    except Exception as error:
+        raise UsageError(
+            f"wandb could not start ({error})", fix="Set WANDB_MODE=offline, or track without it"
+        ) from error
+    with run:
+        # Its own count of steps cannot go back, as a run does after losses that were not finite.
+        run.define_metric("*", step_metric="step")
+
+        def hear(record: Record) -> None:
+            if found := scalars(record):
+                run.log({"step": record["step"], **found})
+
+        yield hear
+
+
+def _missing(library: str) -> UsageError:
+    return UsageError(f"tracking with {library} needs a library that is missing", fix="pip install 'vitrail[track]'")

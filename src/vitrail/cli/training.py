@@ -1,0 +1,262 @@
+"""What training, fine-tuning and the demo share: the plan before, the view during, the report and next steps after."""
+
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.markup import escape
+
+from vitrail.cli.progress import duration, progress
+from vitrail.cli.terminal import console, printable, short_count
+from vitrail.cli.words import is_given
+from vitrail.config import DataConfig, RunConfig, TrainConfig, VitConfig, times, to_json
+from vitrail.data.outside import ensure_outside
+from vitrail.data.sources.files import user_path
+from vitrail.data.sources.source import Source
+from vitrail.errors import UsageError, notice
+from vitrail.train.folder import RunFolder
+from vitrail.train.length import epoch_of, total_steps
+
+if TYPE_CHECKING:
+    import torch
+
+    from vitrail.train.finish import Outcome
+    from vitrail.train.log import Watcher
+    from vitrail.train.session import Session
+    from vitrail.train.sources import RunData
+
+Track = Literal["tensorboard", "wandb"] | None
+
+_SHORT_WARMUP = 0.1
+_TINY = 300_000
+# Seconds after which people want to know how to wait less.
+_LONG = 600
+_SHORTER = " (less: --time-limit MINUTES, --epochs or --steps)"
+
+
+@contextmanager
+def checking(source: Source) -> Iterator[Callable[[int], None]]:
+    """Show how far the reading of a source has come."""
+    with progress(f"reading {source.name}, {source.split}", len(source)) as advance:
+        yield advance
+
+
+def located(data: DataConfig) -> DataConfig:
+    """The data with absolute paths, so that a run goes on from whatever folder that is asked for in."""
+    path, root = user_path(data.data), data.root
+    found = str(path.resolve()) if path.exists() else data.data
+    if data.data.startswith("wds:") and "://" not in data.data:
+        found = f"wds:{Path(data.data.removeprefix('wds:')).expanduser().absolute()}"
+    return replace(data, data=found, root=None if root is None else str(Path(root).expanduser().absolute()))
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a run goes: a folder of runs and a name, with a number behind it unless the name was asked for."""
+
+    out: Path
+    name: str
+    is_exact: bool
+
+
+def next_folder(destination: Destination, data: "RunData") -> RunFolder:
+    """The folder of a new run, which is made here, so that of two processes only one gets it; never inside the data."""
+    out = destination.out.expanduser()
+    if out.is_symlink() and not out.exists():
+        raise UsageError("is a link that leads nowhere", where=str(out), fix="Choose another --out.")
+    sources = [source for source in (data.train, data.held_out, data.test) if source is not None]
+    number = 1
+    while True:
+        path = out / (destination.name if destination.is_exact else f"{destination.name}-{number}")
+        ensure_outside(sources, path)
+        try:
+            path.mkdir(parents=True)
+            return RunFolder(path)
+        except FileExistsError:
+            if destination.is_exact:
+                return _taken(path)
+            number += 1
+
+
+def _taken(path: Path) -> RunFolder:
+    """The folder of a name that someone asked for and that is there: only an empty one will do."""
+    folder = RunFolder(path)
+    if folder.config.is_file():
+        is_finetuning = "vitrail-finetune/" in folder.config.read_text(encoding="utf-8", errors="replace")[:200]
+        command = folder.resume_command.replace("train", "finetune", 1) if is_finetuning else folder.resume_command
+        raise UsageError(
+            "there is a run already", where=str(path), fix=f"Go on with it ({command}), or choose another --name."
+        )
+    if not path.is_dir() or any(path.iterdir()):
+        raise UsageError("is there already and holds something else", where=str(path), fix="Choose another --name.")
+    return folder
+
+
+@contextmanager
+def beginning(folder: RunFolder) -> Iterator[None]:
+    """What cannot even begin leaves nothing behind."""
+    try:
+        yield
+    except BaseException:
+        if not folder.config.exists():
+            shutil.rmtree(folder.checkpoints, ignore_errors=True)
+            with suppress(OSError):
+                folder.path.rmdir()
+        raise
+
+
+def for_device(
+    train: TrainConfig, device: "torch.device", *, precision_given: bool, compile_given: bool
+) -> TrainConfig:
+    """The config with the arithmetic that suits the device, where nobody said otherwise: bf16 and graphs on a GPU."""
+    import torch
+
+    on_gpu = device.type == "cuda"
+    if not precision_given:
+        can = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+        train = replace(train, precision="bfloat16" if can else "float32")
+    if not compile_given:
+        train = replace(train, compile=on_gpu)
+    return train
+
+
+def for_data(config: RunConfig, source: Source, words: Sequence[str]) -> RunConfig:
+    """The config with what the data calls for, where nobody said otherwise; each change is told."""
+    if source.labels.is_multi and config.train.loss == "softmax":
+        if is_given("--train.loss", words):
+            raise UsageError("the images have several classes each", wanted="--train.loss sigmoid", where=source.name)
+        notice("The images have several classes each, so the loss is sigmoid cross-entropy.")
+        config = replace(config, train=replace(config.train, loss="sigmoid"))
+    steps, warmup = total_steps(config.train, len(source)), config.schedule.warmup_steps
+    if not config.schedule.warmup_share and warmup >= steps and not is_given("--schedule.warmup-steps", words):
+        notice(
+            f"The warm-up of the recipe, {warmup:,} steps, is longer than this run of {steps:,}: "
+            f"it becomes {_SHORT_WARMUP:.0%} of the run."
+        )
+        config = replace(config, schedule=replace(config.schedule, warmup_share=_SHORT_WARMUP))
+    return config
+
+
+def settle_threads(session: "Session") -> None:
+    """One thread for a tiny network: to hand its work to several takes longer than to do it, above all when busy."""
+    import torch
+
+    if session.device.type == "cpu" and sum(p.numel() for p in session.model.parameters()) < _TINY:
+        torch.set_num_threads(1)
+
+
+def say_plan(session: "Session", folder: RunFolder) -> None:
+    """What will happen, on what, for about how long: before it happens."""
+    from vitrail.train.estimate import seconds_left
+    from vitrail.train.start import device_name
+
+    config, data, step = session.config, session.data, session.progress.step
+    out = console()
+    counts = [f"{len(data.train):,} images to learn from"]
+    if data.held_out is not None:
+        counts.append(f"{len(data.held_out):,} held out ({data.held_out.split})")
+    if data.test is not None:
+        counts.append(f"{len(data.test):,} to test on")
+    parameters = sum(parameter.numel() for parameter in session.model.parameters())
+    optim, train, steps = config.optim, config.train, session.progress.steps
+    epochs = epoch_of(steps, train.batch_size, len(data.train))
+    at_a_time = f", {session.progress.micro_batch} at a time" if session.accumulation > 1 else ""
+    length = f"{steps:,} steps ({epochs:,.4g} epochs)"
+    if train.time_limit is not None:
+        length = f"as many of {length} as fit into {train.time_limit:g} minutes"
+    left = seconds_left(session)
+    lines = [
+        f"[bold]{escape(config.recipe)}[/] on [bold]{escape(printable(config.data.data))}[/]: {', '.join(counts)}; "
+        f"{len(data.train.classes):,} classes",
+        f"{_network(config)}, {short_count(parameters)} parameters"
+        + (f", from {escape(config.start)}" if config.start else ""),
+        f"{optim.optimizer}, learning rate {optim.lr:g}, batch {train.batch_size}{at_a_time}, {length}, "
+        f"seed {train.seed}",
+        f"{device_name(session.device)}, {train.precision}{', compiled' if train.compile else ''}; "
+        f"{_about(left)}{_SHORTER if (left or 0) > _LONG else ''}",
+        f"{f'going on after step {step:,} in' if step else 'writes'} {escape(printable(str(folder.path)))}",
+    ]
+    out.print("\n".join(lines) + "\n")
+
+
+def train_and_report(session: "Session", folder: RunFolder, *, track: Track, is_quiet: bool = False) -> "Outcome":
+    """Train with a view of it, write the report, say how good it is and what to type next."""
+    from vitrail.cli.trackers import several, tracking
+    from vitrail.report import write_report
+    from vitrail.train.run import run
+
+    step = session.progress.step
+    with tracking(track, folder.path, to_json(session.config), step=step) as tracker, _view(session, folder) as view:
+        outcome = run(session, folder, several(view, tracker))
+    write_report(folder, outcome.source, outcome.predictions)
+    if not is_quiet:
+        say_result(outcome, folder)
+        say_next(folder)
+    return outcome
+
+
+def _view(session: "Session", folder: RunFolder) -> AbstractContextManager["Watcher"]:
+    from vitrail.cli.live import watching
+    from vitrail.train.log import read_log
+
+    data, progress, train = session.data, session.progress, session.config.train
+    return watching(
+        f"{session.config.recipe} on {printable(session.config.data.data)}",
+        progress.steps,
+        epoch_of(progress.steps, train.batch_size, len(data.train)),
+        start=progress.step,
+        seconds=progress.seconds,
+        held_out=len(data.held_out) if data.held_out is not None else 0,
+        test=len(data.test) if data.test is not None else 0,
+        history=list(read_log(folder.log, needs_numbers=True)) if progress.step and folder.log.exists() else (),
+    )
+
+
+def say_result(outcome: "Outcome", folder: RunFolder) -> None:
+    """How good the model is, with what was counted."""
+    out = console()
+    if outcome.metrics is None:
+        out.print("No images were held out and there is no test split, so nothing was measured.")
+    else:
+        metrics = outcome.metrics
+        right = round(metrics.accuracy * metrics.images)
+        out.print(
+            f"[bold]{outcome.split.replace('_', '-')} accuracy {100 * metrics.accuracy:.2f} %[/] "
+            f"({right:,} of {metrics.images:,} images), loss {metrics.loss:.4f}"
+        )
+    model, page = (escape(printable(str(path))) for path in (folder.model, folder.report))
+    out.print(f"{model}  the model\n{page}  the page of this run: open it")
+
+
+def say_next(folder: RunFolder) -> None:
+    """The next command to type."""
+    model = printable(shlex.quote(str(folder.path)))
+    console().print(
+        f"Next: [bold]vitrail info {escape(model)}[/], or start another from it: "
+        f"[bold]vitrail finetune {escape(model)} --data FOLDER[/]"
+    )
+
+
+def _network(config: RunConfig) -> str:
+    model = config.model
+    size = f"{times(model.image_size)} px"
+    if not isinstance(model, VitConfig):
+        return f"BiT ResNet with {sum(model.blocks)} units, {size}"
+    stem = "" if model.backbone is None else " behind convolutions"
+    return (
+        f"ViT with {model.depth} blocks of width {model.width}, {times(model.grid)} patches of "
+        f"{times(model.pixels_per_patch)} px{stem}, {size}"
+    )
+
+
+def _about(seconds: float | None) -> str:
+    if seconds is None:
+        return "for a time that could not be tried out"
+    if seconds >= 60:
+        return f"about {duration(seconds)}"
+    whole = max(round(seconds), 1)
+    return f"about {whole} second{'s' if whole > 1 else ''}"

@@ -1,0 +1,42 @@
+"""Which images a run learns from, and which it is measured on: values only."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from vitrail.config.checks import count
+from vitrail.errors import UsageError, choose
+
+Decoder = Literal["pillow", "fast"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """The data of a run."""
+
+    data: str
+    """A folder, a .csv, a packed copy, a known name, hf:NAME or wds:SHARDS."""
+    root: str | None = None
+    """Where the files of a known data set are."""
+    download: bool = False
+    """Fetch a known data set that is not there."""
+    split: str = "train"
+    """What is learnt from; a part such as train[:1000] may be named."""
+    held_out: float | None = None
+    """Share of the training images to measure on; if not said, the val split, or a tenth where there is none."""
+    test: bool = True
+    """Measure the model that is kept once on the test split, where there is one."""
+    skip_bad: bool = False
+    """Train without files that cannot be read, instead of stopping before the first step."""
+    allow_empty: bool = False
+    """Take a class folder without images as a class."""
+    decoder: Decoder = "pillow"
+    """Reads JPEGs for training: exactly as evaluation does, or with faster decoders that differ in a level or two."""
+    workers: int | None = None
+    """Processes that read images; chosen from the number of cores if not said, 0 for none."""
+
+    def __post_init__(self) -> None:
+        choose("decoder", self.decoder, get_args(Decoder))
+        if self.held_out is not None and not 0 <= self.held_out < 1:
+            raise UsageError(f"held_out is {self.held_out}", wanted="a share from 0 up to 1")
+        if self.workers is not None:
+            count("workers", self.workers)

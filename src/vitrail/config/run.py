@@ -1,0 +1,27 @@
+"""Everything that decides a training run: values only."""
+
+from dataclasses import dataclass
+
+from vitrail.config.augment import AugmentConfig
+from vitrail.config.bit import BitConfig
+from vitrail.config.data import DataConfig
+from vitrail.config.preprocessing import Preprocessing
+from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
+from vitrail.config.vit import VitConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """A run is a function of this, of its step and of the events in its log."""
+
+    recipe: str
+    """The row it came from."""
+    model: VitConfig | BitConfig
+    preprocessing: Preprocessing
+    data: DataConfig
+    augment: AugmentConfig
+    optim: OptimConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    start: str | None = None
+    """The weights it starts from; none for fresh ones."""

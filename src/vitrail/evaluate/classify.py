@@ -1,0 +1,96 @@
+"""What a network says about every image of a source."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vitrail.data import Preparation, Source, evaluation_batches
+from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The answers for the images of a source, in its order."""
+
+    guesses: np.ndarray
+    """Class numbers, the likeliest first: int64 (images, up to 5)."""
+    confidence: np.ndarray
+    """Their probabilities: float32 (images, up to 5)."""
+    right: np.ndarray
+    """Whether each guess is among the image's classes: bool (images, up to 5)."""
+    losses: np.ndarray
+    """Cross-entropy of each image: float32 (images,)."""
+
+    def __len__(self) -> int:
+        return len(self.losses)
+
+
+@torch.no_grad()
+def classify(
+    network: Callable[[Tensor], Tensor],
+    source: Source,
+    preparation: Preparation,
+    *,
+    batch_size: int,
+    device: str | torch.device = "cpu",
+    workers: int = 0,
+    bfloat16: bool = False,
+    sigmoid: bool = False,
+    advance: Callable[[int], None] | None = None,
+) -> Predictions:
+    """Send every image once through the network, which gives logits; `sigmoid` reads them as independent classes.
+
+    When memory runs out, fewer images are sent at a time and none is lost.
+    """
+    device = torch.device(device)
+    parts: list[tuple[Tensor, ...]] = []
+    run = _Shrinking(network, device, bfloat16)
+    for batch in evaluation_batches(source, preparation, batch_size=batch_size, device=device, workers=workers):
+        parts.append(tuple(part.cpu() for part in _judge(run(batch.images), batch.targets, sigmoid)))
+        if advance:
+            advance(len(batch.ids))
+    guesses, confidence, right, losses = (torch.cat(group).numpy() for group in zip(*parts, strict=True))
+    return Predictions(guesses, confidence, right, losses)
+
+
+def _judge(logits: Tensor, targets: Tensor, sigmoid: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    logits = logits.float()
+    probabilities = logits.sigmoid() if sigmoid else logits.softmax(dim=1)
+    # Ties go to the lower class number, whatever the device; a full sort of very many classes would take too long.
+    order = torch.sort(logits, dim=1, descending=True, stable=True).indices if logits.shape[1] <= 2**12 else None
+    guesses = order[:, :TOP] if order is not None else logits.topk(TOP, dim=1).indices
+    if targets.ndim == 1:
+        shares = functional.one_hot(targets, logits.shape[1]).to(logits.dtype)
+    else:
+        shares = targets.to(logits.dtype)
+    if sigmoid:
+        losses = functional.binary_cross_entropy_with_logits(logits, shares, reduction="none").sum(dim=1)
+    else:
+        losses = -(shares * logits.log_softmax(dim=1)).sum(dim=1)
+    return guesses, probabilities.gather(1, guesses), shares.gather(1, guesses) > 0, losses
+
+
+class _Shrinking:
+    """A network that is sent fewer images at a time once memory has run out."""
+
+    def __init__(self, network: Callable[[Tensor], Tensor], device: torch.device, bfloat16: bool) -> None:
+        self._network, self._at_a_time = network, 2**40
+        self._precision = lambda: torch.autocast(device.type, torch.bfloat16) if bfloat16 else nullcontext()
+
+    def __call__(self, images: Tensor) -> Tensor:
+        while True:
+            try:
+                with self._precision():
+                    return torch.cat([self._network(part) for part in images.split(min(self._at_a_time, len(images)))])
+            except Exception as error:
+                if not is_out_of_memory(error) or min(self._at_a_time, len(images)) == 1:
+                    raise
+            self._at_a_time = min(self._at_a_time, len(images)) // 2
+            release_memory()

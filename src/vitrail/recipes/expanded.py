@@ -1,0 +1,28 @@
+"""What every row comes to in the end."""
+
+from dataclasses import dataclass
+
+from vitrail.config import AugmentConfig, ModelConfig, OptimConfig, Preprocessing, ScheduleConfig, TrainConfig
+from vitrail.recipes.rows import Score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything a row decides; `learning_rates` holds the sweep, and `optim.lr` its first value."""
+
+    name: str
+    data: str
+    image_size: int
+    optim: OptimConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    augment: AugmentConfig
+    preprocessing: Preprocessing
+    """For a network that brings none along."""
+    learning_rates: tuple[float, ...]
+    held_out: float | None
+    """Share of the training images to measure on; none for the val split, or a tenth where there is none."""
+    model: ModelConfig | None = None
+    """None when the network is whatever is being fine-tuned."""
+    score: Score | None = None
+    source: str

@@ -1,0 +1,149 @@
+"""The number that matters, what it was measured on, and how the model was chosen."""
+
+from statistics import median
+
+import torch
+
+from vitrail.config import BitConfig, ModelConfig, ResNetConfig, times
+from vitrail.data.check.words import counted, number, text
+from vitrail.models import build
+from vitrail.report.curves import is_number, points
+from vitrail.report.numbers import duration, interval, percent
+from vitrail.report.story import Story
+from vitrail.report.summary import account, score
+
+_TOP = 5
+
+
+def header(story: Story) -> str:
+    """Recipe, data and network, and whether the run came to its end."""
+    config = story.record.config
+    if story.done:
+        verdict = '<span class="verdict fine">finished</span>'
+    elif story.has_diverged:
+        verdict = f'<span class="verdict bad">diverged at step {number(story.step)}</span>'
+    else:
+        verdict = f'<span class="verdict open">at step {number(story.step)} of {number(story.steps)}</span>'
+    origin = f", from the weights of <b>{text(config.start)}</b>" if config.start else ""
+    return (
+        f'<div><h1>{text(config.recipe)} <span class="on">on</span> {text(config.data.data)}</h1>'
+        f"<p>{verdict} &nbsp;{network_words(config.model)}{origin}</p></div>"
+    )
+
+
+def hero(story: Story) -> str:
+    """The headline number with its count, the sentence behind it, and the other numbers of the run."""
+    what = "have a right first guess" if _is_multi(story) else "are right at the first guess"
+    if whole := story.summary:
+        return f'<section class="hero">{score(whole, what)}<p class="how">{account(whole)}</p>{_cards(story)}</section>'
+    how = f'<p class="how">{text(selection(story))}</p>'
+    return f'<section class="hero">{_score(story, what)}{how}{_cards(story)}</section>'
+
+
+def _score(story: Story, what: str) -> str:
+    metrics = story.metrics
+    if metrics is None or not metrics.images:
+        return ""
+    right = round(metrics.accuracy * metrics.images)
+    low, high = interval(right, metrics.images)
+    whole, _ = percent(metrics.accuracy).split()
+    span = f"95 % interval: {percent(low)} to {percent(high)}"
+    return (
+        f'<div class="score"><b>{whole}<small>%</small></b><p>of {number(metrics.images)} {split_words(story)} '
+        f"images {what} ({number(right)})<br><span>{span}</span></p></div>"
+    )
+
+
+def selection(story: Story) -> str:
+    """How the model was chosen, and what that means for the number."""
+    config, counts = story.record.config, story.record.counts
+    held = counts.get("held-out")
+    images = counted(held or 0, f"held-out {'training ' if config.data.held_out else ''}image")
+    if story.done is None:
+        return (
+            f"The run has not come to its end, so its model has not been measured{' yet' * (not story.has_diverged)}."
+        )
+    if story.split is None:
+        return (
+            "Nothing was held out and no test split was measured, so nothing here says how good the model is on "
+            "images that it has not seen."
+        )
+    if story.split == "test":
+        once = "the test split was looked at once, at the end"
+        if held is None:
+            return f"Nothing was held out: the last model was kept, and {once}."
+        if config.train.keep == "last":
+            return f"The last model was kept, whatever {images} said; {once}."
+        return f"Selected on {images} as the best of {counted(len(story.evaluations), 'evaluation')}; {once}."
+    if config.train.keep == "last":
+        return f"No test split was measured. The last model was kept and measured on {images}, which chose nothing."
+    return f"No test split was measured: {_best_of(story, images)}."
+
+
+def _best_of(story: Story, images: str) -> str:
+    """What was chosen among, because the best of several is luck in part."""
+    if len(story.evaluations) < 2:
+        return f"the number is about the same {images} that the model was to be chosen on, with nothing to choose from"
+    last = story.evaluations[-1]["accuracy"]
+    share = f" (the last one had {percent(last)})" if is_number(last) else ""
+    return (
+        f"the model is the best of {counted(len(story.evaluations), 'evaluation')} on the same {images}{share}, so its "
+        "number is a little too good"
+    )
+
+
+def split_words(story: Story) -> str:
+    """What the measured images are called."""
+    return "test" if story.split == "test" else "held-out"
+
+
+def network_words(config: ModelConfig) -> str:
+    """A network in one line."""
+    size = f"{times(config.image_size)} px, {counted(config.num_classes, 'class', 'classes')}"
+    if isinstance(config, BitConfig):
+        return f"ResNet of {sum(config.blocks)} units, width {config.width}, {size}"
+    behind = ""
+    if config.backbone is not None:
+        behind = " behind a ResNet" if isinstance(config.backbone, ResNetConfig) else " behind convolutions"
+    return (
+        f"Vision Transformer, {counted(config.depth, 'block')} of width {config.width}, {times(config.grid)} patches "
+        f"of {times(config.pixels_per_patch)} px{behind}, {size}"
+    )
+
+
+def _cards(story: Story) -> str:
+    best, metrics, record, whole = story.best, story.metrics, story.record, story.summary
+    of_seed = "" if whole is None else f", seed {record.config.train.seed}"
+    cards: list[tuple[str, str]] = []
+    if best is not None and story.split != "held_out" and whole is None:
+        where = f"epoch {story.epoch(best['step']):.1f}"
+        images = counted(best["images"], "held-out image") if "images" in best else "held-out images"
+        cards.append((percent(best["accuracy"]), f"best on {images}, {where}"))
+    if metrics is not None:
+        if len(record.classes) > _TOP:
+            cards.append((percent(metrics.top5), f"{split_words(story)}, within five guesses{of_seed}"))
+        cards.append((f"{metrics.loss:.3f}", f"{split_words(story)} loss{of_seed}"))
+    seconds = whole.seconds if whole else story.done.get("seconds") if story.done else None
+    if seconds is None:
+        seconds = max((value for _, value in points(story.training, "seconds")), default=None)
+    in_all = "" if whole is None else f", {counted(whole.runs, 'run')} in all"
+    if seconds is not None:
+        cards.append((duration(seconds), f"of training on {text(record.device)}{in_all}"))
+    if speeds := [value for _, value in points(story.training, "images_per_second")]:
+        cards.append((f"{median(speeds):,.0f}", "images per second"))
+    cards.append((_short(_parameters(record.config.model)), "parameters"))
+    told = "".join(f'<div class="card"><b>{value}</b><span>{words}</span></div>' for value, words in cards)
+    return f'<div class="cards">{told}</div>'
+
+
+def _parameters(config: ModelConfig) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build(config).parameters())
+
+
+def _short(count: int) -> str:
+    return f"{count / 1e6:.1f} M" if count >= 10**6 else number(count)
+
+
+def _is_multi(story: Story) -> bool:
+    return story.source is not None and story.source.labels.is_multi

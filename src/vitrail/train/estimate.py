@@ -1,0 +1,61 @@
+"""About how long a run will take, measured before it starts."""
+
+import time
+
+import torch
+
+from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
+from vitrail.train.session import Session
+
+_IMAGES = 16
+_ROUNDS = 2
+
+
+def seconds_per_image(session: Session) -> float:
+    """Time of forward and backward for one image: the best of a few tries on noise, with nothing changed by them.
+
+    The network is in evaluation mode, so that no statistics move; compiled code will be faster than this.
+    """
+    model, config = session.model, session.config
+    size = min(_IMAGES, session.progress.micro_batch)
+    generator = torch.Generator(session.device).manual_seed(0)
+    shape = (size, config.model.channels, *config.model.image_size)
+    images = torch.randn(shape, generator=generator, device=session.device)
+    autocast = torch.autocast(session.device.type, torch.bfloat16, enabled=config.train.precision == "bfloat16")
+    best = float("inf")
+    model.eval()
+    try:
+        for _ in range(1 + _ROUNDS):
+            begin = time.perf_counter()
+            with autocast:
+                loss = model(images).float().square().mean()
+            loss.backward()
+            if session.device.type == "cuda":
+                torch.cuda.synchronize(session.device)
+            best = min(best, time.perf_counter() - begin)
+    finally:
+        session.train_mode()
+        session.step.clear()
+    return best / size
+
+
+def try_seconds_per_image(session: Session) -> float | None:
+    """The same, or none where memory is too short to try."""
+    try:
+        return seconds_per_image(session)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        release_memory()
+        return None
+
+
+def seconds_left(session: Session) -> float | None:
+    """Seconds until the last step, without evaluations and waiting for data; none where it could not be tried."""
+    each = try_seconds_per_image(session)
+    if each is None:
+        return None
+    steps = session.progress.steps - session.progress.step
+    left = steps * session.config.train.batch_size * each
+    limit = session.config.train.time_limit
+    return left if limit is None else min(left, 60 * limit)

@@ -1,0 +1,70 @@
+"""The end of a run: the model that was kept is loaded from its folder and measured once on the test split."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vitrail.config import to_json
+from vitrail.data import Source
+from vitrail.evaluate import Metrics, Predictions, classify, measure
+from vitrail.runtime.atomic import atomic_file
+from vitrail.train.folder import RunFolder
+from vitrail.train.log import Log, finite
+from vitrail.train.session import Session
+from vitrail.weights.checkpoint import from_model
+from vitrail.weights.load import load_model
+from vitrail.weights.save import write_checkpoint
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run is worth."""
+
+    split: str
+    """What it was measured on: test, or held_out where there is no test split."""
+    metrics: Metrics | None
+    predictions: Predictions | None
+    source: Source | None
+
+
+def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int], None] | None = None) -> Outcome:
+    """Measure, record it with the model, and close the log with "done"."""
+    data, config = session.data, session.config
+    source = data.test if data.test is not None else data.held_out
+    split = "test" if data.test is not None else "held_out"
+    metrics = predictions = None
+    if source is not None:
+        model = load_model(folder.model).to(session.device)
+        predictions = classify(
+            model,
+            source,
+            session.preparation,
+            batch_size=min(max(session.progress.micro_batch, 64), 512),
+            device=session.device,
+            workers=data.workers,
+            bfloat16=config.train.precision == "bfloat16",
+            sigmoid=config.train.loss == "sigmoid",
+            advance=advance,
+        )
+        metrics = measure(predictions)
+        model.metrics = {**model.metrics, split: finite(to_json(metrics))}
+        write_checkpoint(from_model(model), folder.model, "vitrail")
+        _write_predictions(folder, predictions)
+    log.write(
+        {
+            "event": "done",
+            "step": session.progress.step,
+            "split": split if metrics else None,
+            "metrics": to_json(metrics),
+            "best": None if session.progress.best is None else vars(session.progress.best),
+            "seconds": round(session.progress.seconds, 3),
+        }
+    )
+    return Outcome(split, metrics, predictions, source)
+
+
+def _write_predictions(folder: RunFolder, predictions: Predictions) -> None:
+    """`predictions.npz`: what the model said about each image, in the order of the split."""
+    with atomic_file(folder.path / "predictions.npz") as temporary, temporary.open("wb") as file:
+        np.savez(file, **vars(predictions))

@@ -1,0 +1,147 @@
+"""The folder of a run: what it was asked to do, what happened, its checkpoints and its model."""
+
+import json
+import platform
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import vitrail
+from vitrail.config import RunConfig, from_json, to_json
+from vitrail.errors import DataError, UsageError
+from vitrail.runtime.atomic import atomic_file
+from vitrail.runtime.json_text import json_text
+
+FORMAT = "vitrail-run/1"
+
+
+@dataclass(frozen=True)
+class NamedFolder:
+    """`runs/<name>/`: what a run and a fine-tuning, which is several, both have in it."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """What was asked for, fully resolved."""
+        return self.path / "config.json"
+
+    @property
+    def model(self) -> Path:
+        """The model that is kept, as a model folder."""
+        return self.path / "model"
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that works on it."""
+        return self.path / ".lock"
+
+
+@dataclass(frozen=True)
+class RunFolder(NamedFolder):
+    """The folder of one run."""
+
+    @property
+    def log(self) -> Path:
+        """A line per record; the last has "event": "done"."""
+        return self.path / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where `step-*` folders are."""
+        return self.path / "checkpoints"
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on."""
+        return f"vitrail train --resume {shlex.quote(str(self.path))}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """`config.json`: the config, what it was resolved with, and how to do it again."""
+
+    format: str
+    config: RunConfig
+    classes: tuple[str, ...]
+    """Class names, by number."""
+    digest: str
+    """Of the training images, labels and class names."""
+    counts: dict[str, Any]
+    """Images per split."""
+    command: str
+    """What a person typed."""
+    versions: dict[str, Any]
+    device: str
+
+
+def write_record(folder: RunFolder, record: RunRecord) -> None:
+    """Write `config.json`, whole or not at all."""
+    with atomic_file(folder.config) as temporary:
+        temporary.write_text(json_text(to_json(record), indent=2) + "\n", encoding="utf-8")
+
+
+def read_run(folder: RunFolder) -> RunRecord:
+    """Read `config.json`."""
+    where = str(folder.config)
+    if not folder.config.is_file():
+        raise UsageError(
+            "there is no config.json",
+            wanted="the folder of a run",
+            where=str(folder.path),
+            fix="`ls runs` shows yours.",
+        )
+    try:
+        values = json.loads(folder.config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot be read ({error})", where=where) from None
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != FORMAT:
+        is_finetuning = isinstance(found, str) and found.startswith("vitrail-finetune/")
+        raise DataError(
+            "is not the record of a run",
+            wanted=f"format {FORMAT!r}",
+            where=where,
+            fix=f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning." if is_finetuning else "",
+        )
+    return from_json(RunRecord, values, where=where)
+
+
+def versions() -> dict[str, str]:
+    """What the numbers of a run may depend on."""
+    import torch
+
+    return {
+        "vitrail": vitrail.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cuda": str(torch.version.cuda) if torch.cuda.is_available() else "",
+    }
+
+
+def command_line() -> str:
+    """What was typed, so that it can be typed again."""
+    program = Path(sys.argv[0]).name
+    return shlex.join(["vitrail" if program in ("__main__.py", "vitrail") else program, *sys.argv[1:]])
+
+
+def differences(old: Any, new: Any, where: str = "") -> list[str]:
+    """What changed between two JSON values, a line each: "optim.lr: 0.001, now 0.01"."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = list(dict.fromkeys([*old, *new]))
+        dot = f"{where}." if where else ""
+        return [line for name in names for line in differences(old.get(name), new.get(name), f"{dot}{name}")]
+    return [] if old == new else [f"{where}: {_short(old)}, now {_short(new)}"]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."

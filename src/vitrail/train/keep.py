@@ -1,0 +1,38 @@
+"""The model that a run keeps: weights with class names, preprocessing, where they come from and how good they are."""
+
+from typing import Any
+
+from vitrail.config import to_json
+from vitrail.evaluate import Metrics
+from vitrail.train.folder import RunFolder
+from vitrail.train.log import finite
+from vitrail.train.session import Session
+from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.save import write_checkpoint
+
+
+def keep_model(session: Session, folder: RunFolder, metrics: Metrics | None) -> None:
+    """Write `model/`, in place of what was there."""
+    config, progress = session.config, session.progress
+    provenance: dict[str, Any] = {
+        "recipe": config.recipe,
+        "data": config.data.data,
+        "start": config.start,
+        "step": progress.step,
+        "steps": progress.steps,
+        "seed": config.train.seed,
+        "averaged": session.average is not None,
+    }
+    measured = {} if metrics is None else {"held_out": finite(to_json(metrics))}
+    write_checkpoint(
+        Checkpoint(
+            config=config.model,
+            state={name: tensor.detach().cpu() for name, tensor in session.weights().items()},
+            labels=session.data.train.classes,
+            preprocessing=config.preprocessing,
+            provenance=provenance,
+            metrics=measured,
+        ),
+        folder.model,
+        "vitrail",
+    )

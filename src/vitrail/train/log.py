@@ -1,0 +1,134 @@
+"""`log.jsonl`: one JSON object per line, and after a resume as if nothing had happened."""
+
+import errno
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from vitrail.errors import DataError, DiskError
+from vitrail.runtime.atomic import atomic_file
+from vitrail.runtime.json_text import json_text
+from vitrail.train.folder import RunFolder
+
+Record = dict[str, Any]
+"""What happened: "event" says what kind, "step" after how many updates."""
+
+Watcher = Callable[[Record], None]
+"""Is told every record as it is written, and between them {"event": "step", "step": number}."""
+
+
+class Log:
+    """Appends records to a file; every line is handed to the system at once."""
+
+    def __init__(self, path: Path, watcher: Watcher) -> None:
+        self._path, self.watcher = path, watcher
+        self._file = None
+        self.records = 0
+        """How many are in the file."""
+
+    def write(self, record: Record) -> None:
+        """Append a record and tell it to who watches."""
+        try:
+            if self._file is None:
+                if self._path.is_symlink():
+                    raise OSError(errno.ELOOP, "it is a link, and the log is never written elsewhere")
+                self._file = self._path.open("a", encoding="utf-8")
+            self._file.write(json_text(finite(record)) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._failed(error) from error
+        self.records += 1
+        self.watcher(record)
+
+    def sync(self) -> None:
+        """Make sure that the lines survive a power cut."""
+        if self._file is not None:
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise self._failed(error) from error
+
+    def close(self) -> None:
+        """Let go of the file; what could not be written was told when it was."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def _failed(self, error: OSError) -> DiskError:
+        fix = "Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        return DiskError(f"could not be written ({error.strerror})", where=str(self._path), fix=fix)
+
+    def rewind(self, records: int, events: Iterable[Record] = ()) -> None:
+        """Keep so many records, as a checkpoint knows them: what came after is about to be done again.
+
+        Events are in a checkpoint before they are in the log: one that a kill came between is written now.
+        """
+        self.close()
+        found = read_log(self._path) if self._path.exists() else iter(())
+        kept = list(itertools.islice(found, records))
+        kept += [event for event in events if event not in kept]
+        self.records = len(kept)
+        if not kept and not self._path.exists():
+            return
+        with atomic_file(self._path) as temporary:
+            lines = (json_text(record) + "\n" for record in kept)
+            temporary.write_text("".join(lines), encoding="utf-8")
+
+
+_NUMBERS = {
+    "train": ("epoch", "loss", "accuracy", "learning_rate", "images_per_second", "data_wait", "seconds"),
+    "evaluated": ("accuracy", "images", "loss", "is_best"),
+    "done": ("seconds",),
+}
+
+
+def _is_record(record: object, needs_numbers: bool) -> bool:
+    """Whether it says what kind it is and at which step, and has its numbers; null stands for one JSON cannot hold."""
+    if not isinstance(record, dict) or not isinstance(record.get("step"), int) or "event" not in record:
+        return False
+    numbers = _NUMBERS.get(str(record["event"]), ()) if needs_numbers else ()
+    return all(isinstance(record.get(name, ""), int | float | None) for name in numbers)
+
+
+def finite(value: Any) -> Any:
+    """The value with every number that JSON cannot hold replaced by null."""
+    if isinstance(value, dict):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def is_finished(folder: RunFolder) -> bool:
+    """Whether the last record of a run is its end."""
+    return folder.log.is_file() and [record["event"] for record in read_log(folder.log)][-1:] == ["done"]
+
+
+def read_log(path: Path, *, needs_numbers: bool = False) -> Iterator[Record]:
+    """The records of a run, oldest first; a last line that was cut off is left out.
+
+    `needs_numbers` refuses records without the numbers that those who draw and tabulate them rely on.
+    """
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise OSError(errno.EINVAL, "not a plain file")
+        # Not splitlines(), which also cuts at characters that a file name may hold.
+        lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", where=str(path)) from None
+    for number, line in enumerate(lines if lines != [""] else [], start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            if number == len(lines):
+                return
+            raise DataError("is not JSON", where=f"{path}, line {number}") from None
+        if not _is_record(record, needs_numbers):
+            raise DataError("is not a record of a run", where=f"{path}, line {number}")
+        yield record

@@ -1,0 +1,104 @@
+"""The paper's optimisers over a network: who is decayed, who learns how fast, who stays as it is."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from vitrail.config import BitConfig, OptimConfig
+from vitrail.errors import UsageError
+from vitrail.models import Classifier
+
+# Position tables and tokens are matrices, but no kernels.
+_NOT_KERNELS = re.compile(r"(^|\.)(positions|class_token|registers|relative|probe)(\.|$)")
+_BLOCK = re.compile(r"blocks\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A parameter, what it is called, and how high up in the network it is."""
+
+    name: str
+    parameter: nn.Parameter
+    layer: int
+    """0 for the embedding, block + 1, and depth + 1 for the norm and head above."""
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is the kernel of a dense layer or convolution: those alone are decayed."""
+        return self.parameter.ndim > 1 and not _NOT_KERNELS.search(self.name)
+
+
+def build_optimizer(model: Classifier, optim: OptimConfig) -> torch.optim.Optimizer:
+    """AdamW or SGD as the original computes them: `p -= lr * (adam(g) + weight_decay * p)`, decay on kernels only.
+
+    Each group carries `scale`, its factor on the learning rate, and all state is there before the first step.
+    """
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    depth = _depth(model)
+    for place in trained(model, optim):
+        scale = optim.layer_decay ** (depth + 1 - place.layer)
+        groups.setdefault((place.is_kernel, scale), []).append(place.parameter)
+    if not groups:
+        raise UsageError(f"freeze is {optim.freeze}", wanted="at least the head left to train")
+    listed = [
+        {
+            "params": parameters,
+            "lr": optim.lr * scale,
+            "scale": scale,
+            "weight_decay": optim.weight_decay if is_kernel else 0.0,
+        }
+        for (is_kernel, scale), parameters in groups.items()
+    ]
+    on_gpu = next(model.parameters()).is_cuda
+    optimizer = (
+        torch.optim.AdamW(listed, lr=optim.lr, betas=optim.betas, eps=optim.epsilon, fused=True, capturable=on_gpu)
+        if optim.optimizer == "adam"
+        else torch.optim.SGD(listed, lr=optim.lr, momentum=optim.momentum, fused=True)
+    )
+    _start_state(optimizer)
+    return optimizer
+
+
+def trained(model: Classifier, optim: OptimConfig) -> Iterator[Place]:
+    """The parameters that learn; the others are told that they do not."""
+    depth = _depth(model)
+    if optim.freeze > depth or (optim.freeze > 0 and isinstance(model.config, BitConfig)):
+        raise UsageError(f"freeze is {optim.freeze}", wanted=f"at most the {depth} blocks of this network")
+    for name, parameter in model.named_parameters():
+        is_head = name.startswith("head.")
+        block = _BLOCK.match(name)
+        layer = depth + 1 if is_head or name.startswith(("norm.", "pre_logits.", "pooling.")) else 0
+        layer = int(block[1]) + 1 if block and depth else layer
+        frozen = not is_head if optim.freeze == -1 else optim.freeze > 0 and layer <= optim.freeze
+        parameter.requires_grad_(not frozen)
+        if not frozen:
+            yield Place(name, parameter, layer)
+
+
+def moments(optimizer: torch.optim.Optimizer, model: Classifier) -> dict[str, Tensor]:
+    """Everything the optimiser remembers, by what it is and for which parameter; the tensors themselves."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        f"{kind}/{names[parameter]}": value
+        for parameter, state in optimizer.state.items()
+        for kind, value in state.items()
+    }
+
+
+def _depth(model: Classifier) -> int:
+    return 0 if isinstance(model.config, BitConfig) else model.config.depth
+
+
+def _start_state(optimizer: torch.optim.Optimizer) -> None:
+    """Zero moments, as the originals start, so that a step is the same program from the first on."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            zeros = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+            if isinstance(optimizer, torch.optim.AdamW):
+                step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                optimizer.state[parameter] = {"step": step, "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
+            else:
+                optimizer.state[parameter] = {"momentum_buffer": zeros}

@@ -1,0 +1,57 @@
+"""A run from its present step to its end: one process at a time, signals heard, everything logged."""
+
+from vitrail.errors import DiskError, UsageError, notice
+from vitrail.runtime.atomic import recover
+from vitrail.runtime.lock import only_one
+from vitrail.train import checkpoint as checkpoints
+from vitrail.train.finish import Outcome, finish
+from vitrail.train.folder import RunFolder
+from vitrail.train.log import Log, Watcher
+from vitrail.train.loop import Loop
+from vitrail.train.session import Session
+from vitrail.train.stopping import Interrupted, Stopped, Stopping
+
+
+def run(session: Session, folder: RunFolder, watcher: Watcher) -> Outcome:
+    """Train, measure and keep; raises `Stopped` when a signal came, with everything saved."""
+    stopping, log = Stopping(), Log(folder.log, watcher)
+    _ensure_plain(folder)
+    with only_one(folder.lock, busy=f"another process is training {folder.path}"), stopping.listening():
+        try:
+            _ensure_newest(session, folder)
+            recover(folder.model)
+            if session.resumed_from is not None:
+                checkpoints.clean(folder.checkpoints, session.resumed_from)
+            log.rewind(session.progress.records, session.progress.events)
+            if session.progress.step:
+                log.write({"event": "resumed", "step": session.progress.step})
+            Loop(session, folder, log, stopping).run()
+            with stopping.interruptible():
+                return finish(session, folder, log, lambda images: watcher({"event": "testing", "images": images}))
+        except DiskError:
+            notice(f"The last checkpoint is whole. Once there is space: {folder.resume_command}")
+            raise
+        except Interrupted:
+            raise Stopped(
+                "stopped while the finished model was being measured",
+                fix=f"To go on: {folder.resume_command}",
+            ) from None
+        finally:
+            log.close()
+
+
+def _ensure_newest(session: Session, folder: RunFolder) -> None:
+    """Refuse a session that was made before another process went on with the run."""
+    if tuple(checkpoints.listed(folder.checkpoints)) != session.checkpoints:
+        raise UsageError(
+            "another process went on with this run in the meantime",
+            where=str(folder.path),
+            fix=f"Start again: {folder.resume_command}",
+        )
+
+
+def _ensure_plain(folder: RunFolder) -> None:
+    """Nothing of a run is written elsewhere, as a link in its folder would have it."""
+    for path in (folder.lock, folder.checkpoints, folder.log):
+        if path.is_symlink():
+            raise UsageError("is a link", wanted="files of the run itself", where=str(path))

@@ -1,0 +1,239 @@
+"""Everything a run works with, made from its config: data, network, optimiser, step."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from vitrail.config import RunConfig, VitConfig
+from vitrail.data import Batch, Preparation, Source, Stream, resident_batches, training_batches
+from vitrail.data.loading.resident import can_be_resident
+from vitrail.errors import DataError, UsageError
+from vitrail.evaluate import Predictions, classify
+from vitrail.models import Classifier
+from vitrail.runtime.counter import random_words
+from vitrail.runtime.purposes import Purpose
+from vitrail.train.average import Average
+from vitrail.train.checkpoint import Checkpoint, Tensors
+from vitrail.train.graphs import GraphedStep
+from vitrail.train.length import total_steps
+from vitrail.train.memory import checkpoint_blocks
+from vitrail.train.objective import Objective, build_objective
+from vitrail.train.optimizer import build_optimizer, moments
+from vitrail.train.progress import Progress, read_progress
+from vitrail.train.schedule import learning_rate, resolved
+from vitrail.train.sources import RunData
+from vitrail.train.step import TrainingStep
+
+Advance = Callable[[int], None]
+
+_WORDS = 1024
+
+
+class Session:
+    """The living parts of a run; `progress` says how far it is."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        model: Classifier,
+        data: RunData,
+        progress: Progress,
+        device: torch.device,
+        objective: Objective | None = None,
+    ) -> None:
+        self.config, self.data, self.progress, self.device = config, data, progress, device
+        self.model = model.to(device)
+        if device.type == "cuda" and _has_convolutions(config):
+            self.model = self.model.to(memory_format=torch.channels_last)
+        if config.train.checkpoint_activations:
+            checkpoint_blocks(self.model)
+        self.optimizer = build_optimizer(self.model, config.optim)
+        self.train_mode()
+        self.average = Average(self.model, config.train.average) if config.train.average else None
+        self._objective = objective or build_objective(config.train)
+        self._is_random = _has_dropout(config)
+        self._generator = _generator(device)
+        self.digest = digest(data)
+        self.resumed_from: Path | None = None
+        self.checkpoints: tuple[Path, ...] = ()
+        """Those that were there when it was made."""
+        self.last_rate = 0.0
+        self.step = self._build_step()
+
+    @property
+    def preparation(self) -> Preparation:
+        """How images become the input of the network."""
+        model, data = self.config.model, self.config.data
+        return Preparation(
+            size=model.image_size,
+            preprocessing=self.config.preprocessing,
+            channels=model.channels,
+            augment=self.config.augment,
+            decoder=data.decoder,
+        )
+
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches in a batch."""
+        return self.config.train.batch_size // self.progress.micro_batch
+
+    def batches(self) -> Iterator[Batch]:
+        """The micro-batches from the present step on."""
+        source, progress = self.data.train, self.progress
+        stream = Stream(length=len(source), batch_size=progress.micro_batch, seed=self.config.train.seed)
+        # A time limit may make a run longer again, but never longer than it was asked to be.
+        steps = max(progress.steps, total_steps(self.config.train, len(source)))
+        start, stop = progress.step * self.accumulation, steps * self.accumulation
+        if self.is_resident:
+            return resident_batches(source, stream, self.preparation, start=start, stop=stop, device=self.device)
+        return training_batches(
+            source, stream, self.preparation, start=start, stop=stop, device=self.device, workers=self.data.workers
+        )
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all training images live on the device."""
+        return can_be_resident(self.data.train) and (self.device.type == "cuda" or not self.data.workers)
+
+    def rate(self) -> float:
+        """The learning rate of the present step."""
+        schedule = resolved(self.config.schedule, self.config.optim, self.progress.steps)
+        return learning_rate(schedule, self.progress.step) * self.progress.rate_factor
+
+    def seed_dropout(self, micro: int) -> None:
+        """Dropout is a function of (seed, step, micro-batch): it needs no state to be saved."""
+        if self._is_random:
+            self._generator.manual_seed(word(self.config.train.seed, Purpose.DROPOUT, self.progress.step, micro))
+
+    def set_numbers(self) -> None:
+        """Hand the learning rate and the share of the average to the device, for the update that follows."""
+        self.last_rate = self.rate()
+        self.engine.learning_rate.fill_(self.last_rate)
+        if self.average is not None:
+            self.engine.average_share.fill_(self.average.share(self.progress.step))
+
+    def drop_step(self) -> None:
+        """Let go of gradients and of what was captured, to have memory again."""
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        del self.step
+
+    def rebuild_step(self) -> None:
+        """A fresh step, after memory ran out."""
+        self.step = self._build_step()
+
+    def evaluate(self, source: Source, advance: Advance | None = None) -> Predictions:
+        """What the present weights, or their average, say about a source."""
+        weights = self.weights()
+        self.model.eval()
+        try:
+            return classify(
+                lambda images: functional_call(self.model, weights, (images,)),
+                source,
+                self.preparation,
+                batch_size=min(max(self.progress.micro_batch, 64), 512),
+                device=self.device,
+                workers=self.data.workers,
+                bfloat16=self.config.train.precision == "bfloat16",
+                sigmoid=self.config.train.loss == "sigmoid",
+                advance=advance,
+            )
+        finally:
+            self.train_mode()
+
+    def weights(self) -> dict[str, Tensor]:
+        """What is evaluated and kept: the average where there is one."""
+        return dict(self.model.state_dict()) if self.average is None else self.average.state
+
+    def tensors(self) -> Tensors:
+        """Everything a checkpoint has to hold."""
+        kept: Tensors = {"model": dict(self.model.state_dict()), "optimizer": moments(self.optimizer, self.model)}
+        if self.average is not None:
+            kept["average"] = self.average.state
+        return kept
+
+    @torch.no_grad()
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Take over the tensors and the progress of a checkpoint, in place: captured graphs stay valid."""
+        for name, group in self.tensors().items():
+            for key, tensor in group.items():
+                stored = checkpoint.tensors.get(name, {}).get(key)
+                if stored is None or stored.shape != tensor.shape:
+                    came = "is not there" if stored is None else f"has shape {tuple(stored.shape)}"
+                    raise UsageError(
+                        f"the tensor {key!r} of {name} {came}",
+                        wanted=f"shape {tuple(tensor.shape)}",
+                        where=str(checkpoint.path),
+                        fix="What changed does not fit this checkpoint: change it back, or begin a new run.",
+                    )
+                tensor.copy_(stored)
+        progress = read_progress(checkpoint.state)
+        if self.config.train.batch_size % progress.micro_batch:
+            raise DataError(
+                f"the micro-batch is {progress.micro_batch}",
+                wanted=f"a divisor of {self.config.train.batch_size}",
+                where=str(checkpoint.path),
+            )
+        self.progress = progress
+        self.engine.forget()
+
+    @property
+    def engine(self) -> TrainingStep:
+        """The step behind the graphs."""
+        return self.step.plain if isinstance(self.step, GraphedStep) else self.step
+
+    def train_mode(self) -> None:
+        """Dropout on; a BatchNorm that is frozen keeps its statistics too."""
+        self.model.train()
+        for module in self.model.modules():
+            if isinstance(module, nn.BatchNorm2d) and not module.weight.requires_grad:
+                module.eval()
+
+    def _build_step(self) -> TrainingStep | GraphedStep:
+        train = self.config.train
+        plain = TrainingStep(self.model, self.optimizer, self._objective, train, self.config.optim, self.average)
+        graphed = self.device.type == "cuda" and train.compile and not train.checkpoint_activations
+        return GraphedStep(plain) if graphed else plain
+
+
+def digest(data: RunData) -> str:
+    """A hash of the images of a run: those learnt from, those selected on, and those measured on."""
+    sources = (data.train, data.held_out, data.test)
+    parts = ["" if source is None else source.digest() for source in sources]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+
+def word(seed: int, purpose: Purpose, step: int, micro: int) -> int:
+    """63 random bits for a generator of torch."""
+    return _words(seed, purpose, step // _WORDS, micro)[step % _WORDS]
+
+
+@lru_cache(maxsize=64)
+def _words(seed: int, purpose: Purpose, block: int, micro: int) -> list[int]:
+    """Those of many steps at once, which takes as long as those of one."""
+    steps = np.arange(block * _WORDS, (block + 1) * _WORDS)
+    words = random_words(seed, purpose, steps, micro, 2).tolist()
+    return [(high << 32 | low) >> 1 for high, low in words]
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    """Where torch's dropout draws from; torch.manual_seed would visit the generators of every kind of device."""
+    if device.type == "cuda":
+        torch.cuda.init()
+        return torch.cuda.default_generators[device.index or 0]
+    return torch.mps._get_default_mps_generator() if device.type == "mps" else torch.default_generator
+
+
+def _has_dropout(config: RunConfig) -> bool:
+    model = config.model
+    return isinstance(model, VitConfig) and max(model.dropout, model.attention_dropout, model.stochastic_depth) > 0
+
+
+def _has_convolutions(config: RunConfig) -> bool:
+    return not isinstance(config.model, VitConfig) or config.model.backbone is not None

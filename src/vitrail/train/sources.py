@@ -1,0 +1,79 @@
+"""The images of a run: opened, checked, and some of them held out."""
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from vitrail.config import DataConfig, DecodePolicy
+from vitrail.data import OpenOptions, Source, open_data
+from vitrail.data.check import preflight
+from vitrail.data.loading.resident import can_be_resident
+from vitrail.data.sources.classes import ensure_trainable
+from vitrail.data.sources.parts import hold_out, parse_part
+from vitrail.data.sources.splits import MissingSplit, canonical_split
+from vitrail.errors import DataError
+
+# Where nobody said otherwise and there is no val split.
+_HELD_OUT = 0.1
+_MOST_WORKERS = 16
+
+Checking = Callable[[Source], AbstractContextManager[Callable[[int], None]]]
+"""Shows how far the reading of a source has come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunData:
+    """The images of a run."""
+
+    train: Source
+    held_out: Source | None
+    """Where the best model is selected; none when there is nothing to select on."""
+    test: Source | None
+    """Where the model that is kept is measured once."""
+    workers: int
+
+
+def open_run_data(config: DataConfig, device: torch.device, checking: Checking) -> RunData:
+    """Open and read every image that the run will need; bad files stop it here, before the first step."""
+    options = OpenOptions(
+        root=Path(config.root) if config.root else None, download=config.download, allow_empty=config.allow_empty
+    )
+
+    def opened(split: str) -> Source:
+        source = open_data(config.data, split, options=options)
+        with checking(source) as advance:
+            fine = preflight(source, policy=DecodePolicy(), skip_bad=config.skip_bad, progress=advance)
+        if not len(fine):
+            raise DataError("there is no image that can be read", where=f"{source.name}, {source.split}")
+        return fine
+
+    def opened_if_there(split: str) -> Source | None:
+        try:
+            return opened(split)
+        except MissingSplit:
+            return None
+
+    train = opened(config.split)
+    ensure_trainable(train)
+    # What is learnt from can neither choose nor measure.
+    learnt = {canonical_split(name) for name in parse_part(config.split).split.split("+")}
+    held_out = opened_if_there("val") if config.held_out is None and "val" not in learnt else None
+    share = _HELD_OUT if config.held_out is None and held_out is None else config.held_out
+    if share:
+        train, held_out = hold_out(train, share)
+    test = opened_if_there("test") if config.test and "test" not in learnt else None
+    return RunData(train=train, held_out=held_out, test=test, workers=_workers(config.workers, train, device))
+
+
+def _workers(asked: int | None, train: Source, device: torch.device) -> int:
+    """As many as said; else none for a set that lives in memory, and on a CPU few, because training needs it."""
+    if asked is not None:
+        return asked
+    if can_be_resident(train):
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_WORKERS) if device.type == "cuda" else max(1, cores // 4)

@@ -1,0 +1,185 @@
+"""Begin a run, or go on with one."""
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from vitrail.config import RunConfig, to_json
+from vitrail.errors import UsageError
+from vitrail.models import Classifier, build
+from vitrail.runtime.purposes import Purpose
+from vitrail.train import checkpoint as checkpoints
+from vitrail.train.folder import (
+    FORMAT,
+    RunFolder,
+    RunRecord,
+    command_line,
+    differences,
+    read_run,
+    versions,
+    write_record,
+)
+from vitrail.train.length import total_steps
+from vitrail.train.memory import first_micro_batch
+from vitrail.train.objective import Objective
+from vitrail.train.progress import Progress
+from vitrail.train.session import Session, word
+from vitrail.train.sources import Checking, RunData, open_run_data
+from vitrail.weights.adapt import adapt, with_classes
+from vitrail.weights.checkpoint import Checkpoint, to_model
+from vitrail.weights.load import read_checkpoint
+
+
+def begin(
+    config: RunConfig, data: RunData, folder: RunFolder, device: torch.device, objective: Objective | None = None
+) -> Session:
+    """A new run in a new folder."""
+    if folder.config.exists():
+        raise UsageError(
+            "there is a run already",
+            where=str(folder.path),
+            fix=f"Go on with it ({folder.resume_command}), or choose another --name.",
+        )
+    # Found here once and written down: mixing and BatchNorm look at the images of one piece.
+    pieces = _first_progress(config, data, device).micro_batch
+    config = replace(config, train=replace(config.train, micro_batch=pieces))
+    session = _first_session(config, data, device, objective)
+    held = sum(tensor.nbytes for group in session.tensors().values() for tensor in group.values())
+    weights = sum(tensor.nbytes for tensor in session.weights().values())
+    checkpoints.ensure_space(folder.checkpoints, (checkpoints.KEPT + 1) * held + 2 * weights)
+    write_record(
+        folder,
+        RunRecord(
+            format=FORMAT,
+            config=config,
+            classes=data.train.classes,
+            digest=session.digest,
+            counts=counts(data),
+            command=command_line(),
+            versions=versions(),
+            device=device_name(device),
+        ),
+    )
+    return session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowed:
+    """What may differ from the run that is resumed."""
+
+    changed: bool = False
+    workers: int | None = None
+    root: str | None = None
+
+
+def resume(
+    folder: RunFolder,
+    device: torch.device,
+    checking: Checking,
+    allowed: Allowed | None = None,
+    objective: Objective | None = None,
+) -> Session:
+    """Go on where the newest whole checkpoint ends; a config or data that changed since is refused."""
+    allowed = allowed or Allowed()
+    record = read_run(folder)
+    config = record.config
+    place = {"workers": allowed.workers, "root": allowed.root}
+    where = {name: value for name, value in place.items() if value is not None}
+    data = open_run_data(replace(config.data, **where), device, checking)
+    if len(data.train.classes) != config.model.num_classes:
+        raise UsageError(
+            f"the data has {len(data.train.classes)} classes",
+            wanted=f"the {config.model.num_classes} of the run: {', '.join(record.classes[:5])}, ...",
+            where=config.data.data,
+            fix="Put the data back as it was, or begin a new run.",
+        )
+    if not checkpoints.listed(folder.checkpoints):
+        # Killed before its first checkpoint: the config is all there is, and all that is needed.
+        return _first_session(config, data, device, objective)
+    there = tuple(checkpoints.listed(folder.checkpoints))
+    found = checkpoints.newest(folder.checkpoints)
+    set_determinism(config)
+    session = Session(config, build(config.model), data, Progress(steps=1, micro_batch=1), device, objective)
+    changes = differences(found.state.get("config"), to_json(config))
+    if session.digest != found.state.get("data"):
+        changes += differences(list(record.classes), list(data.train.classes), "classes")
+        then, now = _counted(record.counts), _counted(counts(data))
+        changes.append(f"data: {then} then, {now} now, not the same")
+    if changes and not allowed.changed:
+        raise UsageError(
+            f"the run has changed since its last checkpoint: {'; '.join(changes)}",
+            where=str(folder.path),
+            fix="Change it back, or go on with --allow-changed, no longer exactly.",
+        )
+    session.load(found)
+    session.resumed_from, session.checkpoints = found.path, there
+    if changes:
+        # The length and the pieces are part of the progress, which was computed from what is no longer so.
+        first = _first_progress(config, data, device)
+        if first.steps < session.progress.step:
+            raise UsageError(
+                f"the run is at step {session.progress.step:,}",
+                wanted=f"a length of at least that, not {first.steps:,}",
+            )
+        session.progress = replace(session.progress, steps=first.steps, micro_batch=first.micro_batch)
+    return session
+
+
+def _first_session(config: RunConfig, data: RunData, device: torch.device, objective: Objective | None) -> Session:
+    set_determinism(config)
+    progress = _first_progress(config, data, device)
+    return Session(config, first_model(config, data.train.classes), data, progress, device, objective)
+
+
+def _first_progress(config: RunConfig, data: RunData, device: torch.device) -> Progress:
+    smallest = 2 if config.augment.is_mixing else 1
+    return Progress(
+        steps=total_steps(config.train, len(data.train)),
+        micro_batch=first_micro_batch(config.model, config.train, device, smallest),
+    )
+
+
+def counts(data: RunData) -> dict[str, int]:
+    """Images per split."""
+    splits = {"train": data.train, "held-out": data.held_out, "test": data.test}
+    return {name: len(source) for name, source in splits.items() if source is not None}
+
+
+def _counted(found: dict[str, Any]) -> str:
+    held_out = f" and {found['held-out']:,} held out" if "held-out" in found else ""
+    return f"{found.get('train', 0):,} training images{held_out}"
+
+
+def first_model(config: RunConfig, classes: tuple[str, ...]) -> Classifier:
+    """Fresh weights as a function of the seed, or those of `config.start` with a zero head (3.2)."""
+    if config.start is None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(word(config.train.seed, Purpose.WEIGHTS, 0, 0))
+            return build(config.model)
+    found = adapted(read_checkpoint(config.start), classes, config.model.image_size)
+    return to_model(replace(found, config=config.model), config.start)
+
+
+def adapted(found: Checkpoint, classes: tuple[str, ...], image_size: tuple[int, int]) -> Checkpoint:
+    """A checkpoint for its next task (3.2): resized positions, and a zero head unless the classes are the very same."""
+    if found.labels != classes:
+        # Dropped first, because as many classes are not the same classes.
+        found = with_classes(with_classes(found, 0), len(classes))
+    return adapt(found, num_classes=None, image_size=image_size, resize="google", overrides={})
+
+
+def set_determinism(config: RunConfig) -> None:
+    """Only kernels that give the same bits every time, where the run asks for it."""
+    if config.train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(config.train.deterministic)
+
+
+def device_name(device: torch.device) -> str:
+    """What the run is computed on, for people."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'s' if threads > 1 else ''}"

@@ -1,0 +1,1 @@
+"""Fine-tune many: sweeps on held-out training data, and the mean over seeds."""

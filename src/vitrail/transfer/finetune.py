@@ -1,0 +1,160 @@
+"""Carry out a plan: every run resumes by itself, and so does the whole."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from vitrail.config import DataConfig, from_json, to_json
+from vitrail.errors import UsageError
+from vitrail.runtime.lock import only_one
+from vitrail.runtime.out_of_memory import release_memory
+from vitrail.train.divergence import Diverged
+from vitrail.train.finish import Outcome
+from vitrail.train.folder import RunFolder, differences, read_run
+from vitrail.train.log import read_log
+from vitrail.train.session import Session
+from vitrail.train.sources import Checking, open_run_data
+from vitrail.train.start import Allowed, begin, resume
+from vitrail.train.stopping import Interrupted, Stopped, Stopping
+from vitrail.transfer.folder import FinetuneFolder, keep_first, write_plan
+from vitrail.transfer.plan import Plan, PlannedRun, final_runs, sweep_runs
+from vitrail.transfer.result import Final, Measured, Result, Trial, choose_rate, make_result, write_result
+
+Train = Callable[[Session, RunFolder, PlannedRun], Outcome]
+"""Trains a session to its end, and may show it: `vitrail.train.run.run` with a view around it."""
+
+
+class Finetuning:
+    """The runs of a plan, one after the other; what is done already is not done again."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: FinetuneFolder,
+        device: torch.device,
+        checking: Checking,
+        train: Train,
+        allowed: Allowed | None = None,
+    ) -> None:
+        self.plan, self.folder, self.device = plan, folder, device
+        self._checking, self._train, self._allowed = checking, train, allowed or Allowed()
+        self._stopping = Stopping()
+
+    def run(self) -> Result:
+        """Sweep, choose, train on everything, and write the result; raises `Stopped` when a signal came."""
+        busy = f"another process is working on {self.folder.path}"
+        with self._nothing_left_of_nothing(), only_one(self.folder.lock, busy=busy), self._stoppable():
+            trials = [self._trial(run) for run in sweep_runs(self.plan)]
+            chosen = choose_rate(trials).lr if trials else self.plan.rates[0]
+            planned = final_runs(self.plan, chosen)
+            finals = [self._final(run) for run in planned]
+            result = make_result(self.plan, trials, chosen, finals)
+            keep_first(self.folder, self.folder.run(planned[0].folder))
+            write_result(self.folder.result, result)
+            return result
+
+    def _trial(self, run: PlannedRun) -> Trial:
+        """A rate that leads nowhere is a finding, not the end."""
+        folder = self.folder.run(run.folder)
+        try:
+            done = None if (folder.path / "diverged.json").exists() else self._done(run)
+        except Diverged:
+            done = None
+        # A run that has ended and was only to choose a rate need not be able to go on.
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        measured, seconds = (_measured(done), done["seconds"]) if done else (None, _seconds_so_far(folder))
+        return Trial(lr=run.config.optim.lr, folder=run.folder, measured=measured, seconds=seconds)
+
+    def _final(self, run: PlannedRun) -> Final:
+        done = self._done(run)
+        return Final(seed=run.config.train.seed, folder=run.folder, measured=_measured(done), seconds=done["seconds"])
+
+    def _done(self, run: PlannedRun) -> dict[str, Any]:
+        """The last record of a run, which is trained first where it has not ended yet."""
+        folder = self.folder.run(run.folder)
+        if (record := _last_record(folder)) is None:
+            with self._stopping.interruptible():
+                session = self._session(run, folder)
+            # Not before: what cannot even begin leaves no plan behind.
+            if not self.folder.config.exists():
+                write_plan(self.folder, self.plan)
+            self._train(session, folder, run)
+            del session
+            release_memory()
+            if run.config.train.compile:
+                # Else the compiler takes the next network for this one in a new shape, and gives up after a few.
+                torch.compiler.reset()
+            record = _last_record(folder)
+            assert record is not None
+        else:
+            self._refuse_changes(run, folder)
+        return record
+
+    def _session(self, run: PlannedRun, folder: RunFolder) -> Session:
+        if folder.config.exists():
+            self._refuse_changes(run, folder)
+            return resume(folder, self.device, self._checking, self._allowed)
+        data = open_run_data(self._here(run.config.data), self.device, self._checking)
+        return begin(run.config, data, folder, self.device)
+
+    def _here(self, data: DataConfig) -> DataConfig:
+        """The same data read from another place, or by more processes, where that was asked for."""
+        place = {"workers": self._allowed.workers, "root": self._allowed.root}
+        return replace(data, **{name: value for name, value in place.items() if value is not None})
+
+    def _refuse_changes(self, run: PlannedRun, folder: RunFolder) -> None:
+        """A plan that was edited must not be mixed with runs of the old one."""
+        if self._allowed.changed:
+            return
+        found, wanted = read_run(folder).config, run.config
+        # A plan may leave open how many images go at a time; a run writes down what it found.
+        pieces = wanted.train.micro_batch or found.train.micro_batch
+        wanted = replace(wanted, train=replace(wanted.train, micro_batch=pieces))
+        if changes := differences(to_json(found), to_json(wanted)):
+            raise UsageError(
+                f"this run is not what the plan says: {'; '.join(changes)}",
+                where=str(folder.path),
+                fix=f"Change {self.folder.config} back, or go on with --allow-changed.",
+            )
+
+    @contextmanager
+    def _nothing_left_of_nothing(self) -> Iterator[None]:
+        """A mistake that is found before the first run has begun leaves no folder."""
+        try:
+            yield
+        except BaseException:
+            if not self.folder.config.exists():
+                self.folder.lock.unlink(missing_ok=True)
+                with suppress(OSError):
+                    self.folder.path.rmdir()
+            raise
+
+    @contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """A signal between two runs is heard as well as one within."""
+        try:
+            with self._stopping.listening():
+                yield
+        except Interrupted:
+            raise Stopped(
+                "stopped between two runs, and everything is saved", fix=f"To go on: {self.folder.resume_command}"
+            ) from None
+
+
+def _last_record(folder: RunFolder) -> dict[str, Any] | None:
+    """The "done" of a finished run."""
+    records = list(read_log(folder.log, needs_numbers=True)) if folder.log.is_file() else []
+    return records[-1] if records and records[-1]["event"] == "done" else None
+
+
+def _measured(done: dict[str, Any]) -> Measured | None:
+    metrics = done["metrics"]
+    return None if metrics is None else from_json(Measured, metrics, where="the log of a run")
+
+
+def _seconds_so_far(folder: RunFolder) -> float:
+    return max((record.get("seconds", 0.0) for record in read_log(folder.log)), default=0.0)

@@ -1,0 +1,125 @@
+"""The folder of a fine-tuning: its plan, the runs it is made of, its result and the model that is kept."""
+
+import json
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitrail.config import from_json, to_json
+from vitrail.errors import DataError, UsageError
+from vitrail.report import write_report
+from vitrail.runtime.atomic import atomic_file, atomic_folder
+from vitrail.runtime.json_text import json_text
+from vitrail.train.finish import Outcome
+from vitrail.train.folder import NamedFolder, RunFolder, command_line, versions
+from vitrail.transfer.plan import Plan
+from vitrail.transfer.result import Result, summary
+
+FORMAT = "vitrail-finetune/1"
+
+
+@dataclass(frozen=True)
+class FinetuneFolder(NamedFolder):
+    """The folder of a fine-tuning: its plan, its runs, and the model of the first seed."""
+
+    @property
+    def result(self) -> Path:
+        """What was found, once all runs are done."""
+        return self.path / "result.json"
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on."""
+        return f"vitrail finetune --resume {shlex.quote(str(self.path))}"
+
+    def run(self, folder: str) -> RunFolder:
+        """The folder of one of its runs."""
+        return _PartFolder(self.path / folder, self.resume_command)
+
+
+@dataclass(frozen=True)
+class _PartFolder(RunFolder):
+    """A run that is part of a whole: who stopped it wants to go on with the whole."""
+
+    whole: str
+
+    @property
+    def resume_command(self) -> str:
+        return self.whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneRecord:
+    """`config.json`: the plan, and how to do it again."""
+
+    format: str
+    plan: Plan
+    command: str
+    """What a person typed."""
+    versions: dict[str, Any]
+
+
+def ensure_new(folder: FinetuneFolder) -> None:
+    """Refuse a folder that holds a run or a fine-tuning already."""
+    if folder.config.exists():
+        raise UsageError(
+            "there is a run already",
+            where=str(folder.path),
+            fix=f"Go on with it ({folder.resume_command}), or choose another --name.",
+        )
+
+
+def write_plan(folder: FinetuneFolder, plan: Plan) -> None:
+    """Write `config.json`, whole or not at all."""
+    record = FinetuneRecord(format=FORMAT, plan=plan, command=command_line(), versions=versions())
+    with atomic_file(folder.config) as temporary:
+        temporary.write_text(json_text(to_json(record), indent=2) + "\n", encoding="utf-8")
+
+
+def read_plan(folder: FinetuneFolder) -> Plan:
+    """Read the plan back."""
+    return _read_record(folder).plan
+
+
+def _read_record(folder: FinetuneFolder) -> FinetuneRecord:
+    where = str(folder.config)
+    if not folder.config.is_file():
+        raise UsageError(
+            "there is no config.json",
+            wanted="the folder of a fine-tuning",
+            where=str(folder.path),
+            fix="`ls runs` shows yours.",
+        )
+    try:
+        values = json.loads(folder.config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot be read ({error})", where=where) from None
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != FORMAT:
+        is_run = isinstance(found, str) and found.startswith("vitrail-run/")
+        raise DataError(
+            "is not the record of a fine-tuning",
+            wanted=f"format {FORMAT!r}",
+            where=where,
+            fix=f"`vitrail train --resume {folder.path}` goes on with a single run." if is_run else "",
+        )
+    return from_json(FinetuneRecord, values, where=where)
+
+
+def keep_first(folder: FinetuneFolder, first: RunFolder) -> None:
+    """Copy the model of the first seed to where people look for it."""
+    with atomic_folder(folder.model) as temporary:
+        for file in first.model.iterdir():
+            shutil.copyfile(file, temporary / file.name)
+
+
+def write_page(folder: FinetuneFolder, result: Result, outcome: Outcome | None = None) -> None:
+    """Write the page of the whole, where the first seed has one; `outcome` is what that was measured on, if known."""
+    first = folder.run(result.seeds[0].folder)
+    if not first.report.is_file():
+        return
+    record = _read_record(folder)
+    source, predictions = (outcome.source, outcome.predictions) if outcome else (None, None)
+    write_report(first, source, predictions, summary=summary(record.plan, result, folder.path, record.command))

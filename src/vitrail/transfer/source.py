@@ -1,0 +1,47 @@
+"""What a fine-tuning starts from: a network, adapted to its new classes and image size."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vitrail.config import PRESETS, ModelConfig, Preprocessing, preset
+from vitrail.errors import UsageError
+from vitrail.train.start import adapted
+from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.load import read_checkpoint
+
+
+@dataclass(frozen=True)
+class Start:
+    """A source that has been read."""
+
+    source: str
+    """A path is absolute, because a resume may come from elsewhere."""
+    checkpoint: Checkpoint
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Of the network as it is stored."""
+        return self.checkpoint.config.image_size
+
+    def preprocessing(self, name: str | None) -> Preprocessing:
+        """The preset of this name, else what travels with the weights: the wrong one costs half the accuracy."""
+        if name is not None:
+            return preset(name)
+        if self.checkpoint.preprocessing is None:
+            raise UsageError(
+                "the file does not say how its images were prepared",
+                wanted=f"one of the presets {', '.join(PRESETS)}",
+                where=self.source,
+                fix="Name it with --preprocessing; Google's AugReg weights, in timm's files too, take augreg.",
+            )
+        return self.checkpoint.preprocessing
+
+    def network(self, classes: tuple[str, ...], image_size: tuple[int, int]) -> ModelConfig:
+        """The network that will be trained: with a zero head, unless the classes are the very same (3.2)."""
+        return adapted(self.checkpoint, classes, image_size).config
+
+
+def read_start(source: str) -> Start:
+    """Read whatever `load_model` takes."""
+    checkpoint = read_checkpoint(source)
+    return Start(str(Path(source).resolve()) if Path(source).exists() else source, checkpoint)

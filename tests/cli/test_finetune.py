@@ -1,0 +1,216 @@
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.tiny_run import make_images
+from tests.transfer.conftest import save_network
+
+import vitrail
+from vitrail.cli import finetune, main
+from vitrail.config import PRESETS, preset
+from vitrail.train.folder import RunFolder, read_run
+from vitrail.train.run import run
+from vitrail.transfer.folder import FinetuneFolder, read_plan
+
+QUICK = ("--steps", 3, "--batch-size", 16, "--device", "cpu", "--workers", 0)
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cache and a place of its own, and one thread."""
+    monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs without a view and a report, which take longer than the training."""
+    monkeypatch.setattr(
+        finetune, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None)
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return save_network(tmp_path / "model")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    make_images(tmp_path / "data/train", per_class=8)
+    make_images(tmp_path / "data/test", per_class=2)
+    return tmp_path / "data"
+
+
+def printed_by(capsys, *words: object) -> str:
+    code = main(["finetune", *map(str, words)])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return printed.out
+
+
+def failure(capsys, code: int, *words: object) -> str:
+    assert main(["finetune", *map(str, words)]) == code
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    # A run that was stopped is no error.
+    start = "stopped" if code == 75 else "error: "
+    return next(line for line in error.splitlines() if line.startswith(start))
+
+
+def plan_of(name: str):
+    return read_plan(FinetuneFolder(Path("runs") / name))
+
+
+def test_from_a_folder_of_images_to_a_number(capsys, source: Path, data: Path):
+    out = printed_by(capsys, source, "--data", data, "--rates", 0.01, 0.1, "--seeds", 2, *QUICK)
+    assert "finetune-folder on" in out
+    assert "32 images to learn from, 4 classes" in out
+    assert "2 runs try the learning rates 0.01, 0.1 on 6 held-out images" in out
+    assert "2 final runs with the best rate; measured once on 8 test images" in out
+    assert re.search(r"about \d+ seconds for all runs together", out)
+    assert "run 4 of 4" in out
+    assert re.search(r"test accuracy [\d.]+ ± [\d.]+ % \(8 images, mean of 2 seeds\)", out)
+    folder = Path("runs/finetune-folder-1")
+    assert "mean ± standard deviation of 2 seeds" in (folder / "report.html").read_text(encoding="utf-8")
+    assert vitrail.load_model(folder).preprocessing == preset("google")
+    assert json.loads((folder / "result.json").read_text())["seeds"][1]["seed"] == 1
+
+
+@pytest.mark.usefixtures("unseen")
+def test_one_rate_skips_the_sweep(capsys, source: Path, data: Path):
+    out = printed_by(capsys, source, "--data", data, "--lr", 0.05, "--name", "mine", *QUICK)
+    assert "1 final run with learning rate 0.05" in out
+    assert "held-out accuracy" not in out
+    assert not Path("runs/mine/sweep").exists()
+    assert read_run(RunFolder(Path("runs/mine/seed-0"))).config.optim.lr == 0.05
+    message = failure(capsys, 2, source, "--data", data, "--lr", 0.05, "--name", "mine", *QUICK)
+    assert "there is a run already" in message
+    assert "vitrail finetune --resume runs/mine" in message
+
+
+@pytest.mark.usefixtures("unseen")
+def test_without_a_test_split_it_says_what_the_number_is(capsys, source: Path, data: Path):
+    out = printed_by(capsys, source, "--data", data / "train", "--rates", 0.01, 0.1, *QUICK)
+    assert "there is no test split, so the number will be that of the sweep" in out
+    assert "The model itself has learnt from all of them." in out
+    # One rate measures nothing on the way, so something is held out of the final run.
+    out = printed_by(capsys, source, "--data", data / "train", "--lr", 0.1, *QUICK)
+    assert "these images were not learnt from" in out
+    assert plan_of("finetune-folder-2").final_held_out == 0.2
+    out = printed_by(capsys, source, "--data", data / "train", "--lr", 0.1, "--held-out", 0, *QUICK)
+    assert "so nothing was measured" in out
+
+
+@pytest.mark.usefixtures("unseen")
+def test_everything_can_be_changed(capsys, source: Path, data: Path):
+    words = ("--image-size", 16, "--freeze", 1, "--optim.layer-decay", 0.7, "--model.dropout", 0.1)
+    more = ("--time-limit", 10, "--seed", 5, "--seeds", 2, "--preprocessing", "imagenet", "--lr", 0.1)
+    printed_by(capsys, source, "--data", data, *words, *more, *QUICK)
+    config = plan_of("finetune-folder-1").config
+    assert config.model.image_size == (16, 16)
+    assert (config.optim.freeze, config.optim.layer_decay, config.model.dropout) == (1, 0.7, 0.1)
+    assert config.augment.resize == 16 * 7 // 6
+    assert config.train.time_limit == 5
+    assert config.preprocessing == PRESETS["imagenet"]
+    assert config.start == str(source.resolve())
+    # 100 of 500 steps of warm-up become a fifth of whatever is asked for.
+    assert (config.schedule.warmup_steps, config.schedule.warmup_share) == (0, 0.2)
+    assert plan_of("finetune-folder-1").seeds == (5, 6)
+
+
+@pytest.mark.usefixtures("unseen")
+def test_the_papers_rows_and_the_hyper_rule(capsys, source: Path, data: Path):
+    words = ("--data", data, "--lr", 0.01, "--image-size", 8, *QUICK)
+    printed_by(capsys, source, "--recipe", "finetune-oxford-pets", *words)
+    plan = plan_of("finetune-oxford-pets-1")
+    assert len(plan.seeds) == 3
+    assert plan.config.augment.resize == 448 * 8 // 384
+    assert plan.config.data.held_out == 0.1
+    printed_by(capsys, source, "--recipe", "finetune-bit-hyperrule", *words)
+    config = plan_of("finetune-bit-hyperrule-1").config
+    assert (config.schedule.decay, config.optim.clip) == ("steps", None)
+    # The images have 12 pixels a side: 160 and 128 by the rule, here at a sixteenth.
+    assert config.augment.resize == 160 * 8 // 128
+
+
+def test_the_paper_fine_tunes_at_384_pixels(source: Path, data: Path):
+    _, plan = finetune._plan(str(source), ["--data", str(data), "--recipe", "finetune-cifar10", "--device", "cpu"])
+    assert plan.config.model.image_size == (384, 384)
+    assert plan.rates == (0.001, 0.003, 0.01, 0.03)
+    optim, train = plan.config.optim, plan.config.train
+    assert (optim.optimizer, optim.momentum, optim.clip, optim.weight_decay) == ("sgd", 0.9, 1.0, 0.0)
+    assert (train.batch_size, train.steps, train.loss) == (512, 10_000, "softmax")
+    assert (plan.config.schedule.decay, plan.config.schedule.warmup_steps) == ("cosine", 500)
+
+
+def test_a_known_data_set_takes_its_row_and_a_folder_of_that_name_does_not(tmp_path: Path):
+    from vitrail.transfer.look import recipe_name
+
+    assert recipe_name(None, "cifar10") == "finetune-cifar10"
+    assert recipe_name(None, "digits") == "finetune-folder"
+    (tmp_path / "cifar10").mkdir()
+    assert recipe_name(None, "cifar10") == "finetune-folder"
+
+
+@pytest.mark.usefixtures("unseen")
+def test_ctrl_c_and_going_on(capsys, source: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
+    words = (source, "--data", data, "--rates", 0.01, 0.1, "--name", "mine", *QUICK)
+
+    def interrupted(session, folder, **_):
+        def watch(record):
+            if record["event"] == "step" and session.config.optim.lr == 0.1:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        return run(session, folder, watch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finetune, "train_and_report", interrupted)
+        message = failure(capsys, 75, *words)
+    assert message.endswith("To go on: vitrail finetune --resume runs/mine.")
+    out = printed_by(capsys, "--resume", "runs/mine", "--device", "cpu")
+    assert "run 2 of 3: learning rate 0.1, going on after step 1" in out
+    assert "run 1 of 3" not in out
+    assert "test accuracy" in out
+    assert "test accuracy" in printed_by(capsys, "--resume", "runs/mine", "--device", "cpu")
+
+
+def test_mistakes_get_a_sentence_and_leave_nothing(capsys, source: Path, data: Path, tmp_path: Path):
+    given = (source, "--data", data)
+    assert "Did you mean 'finetune-cifar10'?" in failure(capsys, 2, *given, "--recipe", "finetune-cifar")
+    assert "Unknown recipe for fine-tuning" in failure(capsys, 2, *given, "--recipe", "vit-b16-i21k-90ep")
+    assert "Did you mean 'imagenet'?" in failure(capsys, 2, *given, "--preprocessing", "imagnet")
+    assert "both --lr and --rates" in failure(capsys, 2, *given, "--lr", 0.1, "--rates", 0.1, 0.2)
+    assert "keep is 'best'" in failure(capsys, 2, *given, "--train.keep", "best")
+    assert "there is no model to start from" in failure(capsys, 2, "--data", data)
+    assert "there is no such file or folder" in failure(capsys, 3, tmp_path / "nothing.npz", "--data", data)
+    assert "there is no such folder" in failure(capsys, 3, source, "--data", tmp_path / "nothing")
+    assert "freeze is 9" in failure(capsys, 2, *given, "--freeze", 9, "--device", "cpu")
+    assert "it would lie inside the data" in failure(capsys, 2, *given, "--out", data / "runs", "--device", "cpu")
+    assert "no config.json" in failure(capsys, 2, "--resume", tmp_path)
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_weights_that_do_not_say_how_images_were_prepared(capsys, data: Path, tmp_path: Path):
+    vitrail.save_model(vitrail.create_model("vit-test", gelu="erf"), tmp_path / "bare.safetensors", layout="timm")
+    message = failure(capsys, 2, tmp_path / "bare.safetensors", "--data", data)
+    assert "does not say how its images were prepared; wanted one of the presets google, augreg, imagenet" in message
+    assert "--preprocessing" in message
+
+
+def test_help_needs_neither_source_nor_data(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["finetune", "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    for word in ("--data", "--recipe", "--rates", "--seeds", "--optim.layer-decay", "--model.dropout", "--train.steps"):
+        assert word in out

@@ -1,0 +1,426 @@
+"""What training, fine-tuning and the demo share: folders that no two runs get, and what hostile ones can do."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.data.conftest import state_of
+from tests.train.test_resume import Crash, crash_at
+from tests.train.tiny_run import CPU, assert_same_run, config, make_images, quietly, started, trained
+
+from vitrail.cli import main, training
+from vitrail.cli.training import Destination, beginning, next_folder
+from vitrail.errors import UsageError
+from vitrail.train import checkpoint as checkpoints
+from vitrail.train import estimate
+from vitrail.train.folder import RunFolder
+from vitrail.train.sources import RunData, open_run_data
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Also for the runs that several tests share: another number of threads gives other bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache and a place of its own."""
+    monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_images(tmp_path_factory.mktemp("data") / "images", per_class=6)
+
+
+@pytest.fixture
+def data(images: Path) -> RunData:
+    return open_run_data(config(images).data, CPU, quietly)
+
+
+NUMBERED = Destination(Path("runs"), "run", is_exact=False)
+EXACT = Destination(Path("runs"), "run", is_exact=True)
+
+
+# Folders of new runs.
+
+
+def test_threads_at_the_same_moment_get_different_folders(data, monkeypatch):
+    """All have looked for the first free number before any of them makes its folder."""
+    together, first = threading.Barrier(8), threading.local()
+    make = Path.mkdir
+
+    def wait(path: Path, *arguments, **names) -> None:
+        if not hasattr(first, "passed"):
+            first.passed = True
+            together.wait(20)
+        make(path, *arguments, **names)
+
+    monkeypatch.setattr(Path, "mkdir", wait)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: next_folder(NUMBERED, data).path, range(8)))
+    assert sorted(path.name for path in found) == [f"run-{number}" for number in range(1, 9)]
+    assert all(path.is_dir() for path in found)
+
+
+def _take(barrier, out: Path, data: RunData, told) -> None:
+    barrier.wait(20)
+    told.put([next_folder(Destination(out, "run", is_exact=False), data).path.name for _ in range(20)])
+
+
+def test_processes_at_the_same_moment_get_different_folders(data, tmp_path):
+    context = multiprocessing.get_context("fork")
+    barrier, told = context.Barrier(2), context.Queue()
+    processes = [context.Process(target=_take, args=(barrier, tmp_path, data, told)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    found = told.get(timeout=20) + told.get(timeout=20)
+    for process in processes:
+        process.join(20)
+    assert len(set(found)) == 40
+
+
+def test_numbers_go_on_after_whatever_is_there(data):
+    for name in ("run-1", "run-3"):
+        Path("runs", name).mkdir(parents=True)
+    Path("runs/run-2").write_text("a file")
+    assert next_folder(NUMBERED, data).path.name == "run-4"
+    assert next_folder(NUMBERED, data).path.name == "run-5"
+    assert Path("runs/run-2").read_text() == "a file"
+
+
+@pytest.mark.parametrize(
+    ("tag", "command"),
+    [("vitrail-run/1", "vitrail train --resume"), ("vitrail-finetune/1", "vitrail finetune --resume")],
+)
+@pytest.mark.parametrize("name", ["run", "train it", "retrain"])
+def test_a_name_that_is_taken_says_how_to_go_on_with_what_is_there(tag, command, name, data):
+    folder = Path("runs") / name
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"format": tag}, indent=2))
+    with pytest.raises(UsageError, match="there is a run already") as caught:
+        next_folder(replace(EXACT, name=name), data)
+    quoted = f"'{folder}'" if " " in name else str(folder)
+    assert f"({command} {quoted})" in caught.value.fix
+
+
+def test_a_name_that_is_taken_by_something_else(data):
+    Path("runs/run").mkdir(parents=True)
+    assert next_folder(EXACT, data).path == Path("runs/run")
+    Path("runs/run/notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="is there already and holds something else"):
+        next_folder(EXACT, data)
+    shutil.rmtree("runs/run")
+    Path("runs/run").write_text("a file")
+    with pytest.raises(UsageError, match="is there already and holds something else"):
+        next_folder(EXACT, data)
+    assert Path("runs/run").read_text() == "a file"
+
+
+def test_a_folder_of_runs_that_leads_nowhere(data, monkeypatch):
+    Path("runs").symlink_to("nowhere")
+    tried = []
+
+    def count(_sources, path: Path) -> None:
+        tried.append(path)
+        assert len(tried) < 100, "it goes on for ever"
+
+    monkeypatch.setattr(training, "ensure_outside", count)
+    with pytest.raises((UsageError, OSError)):
+        next_folder(NUMBERED, data)
+
+
+def test_never_inside_the_data(data, images):
+    before = state_of(images)
+    for place in (images, images / "ant", images / "runs"):
+        with pytest.raises(UsageError, match="it would lie inside the data"):
+            next_folder(replace(NUMBERED, out=place), data)
+    assert state_of(images) == before
+
+
+@pytest.mark.parametrize("error", [UsageError("no"), KeyboardInterrupt(), OSError(28, "full")])
+def test_what_cannot_begin_leaves_nothing_and_what_has_begun_stays(error, data):
+    folder = next_folder(NUMBERED, data)
+    with pytest.raises(type(error)), beginning(folder):
+        (folder.path / "checkpoints").mkdir()
+        raise error
+    assert not folder.path.exists()
+    folder = next_folder(NUMBERED, data)
+    with pytest.raises(type(error)), beginning(folder):
+        folder.config.write_text("{}")
+        raise error
+    assert folder.config.exists()
+
+
+# The plan.
+
+
+def test_a_time_that_could_not_be_tried_out(images, tmp_path, capsys, monkeypatch):
+    session = started(config(images), tmp_path / "run")
+
+    def short(_session) -> float:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(estimate, "seconds_per_image", short)
+    training.say_plan(session, RunFolder(tmp_path / "run"))
+    assert "float32; for a time that could not be tried out\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("each", "told"), [(1e-9, "about 1 second\n"), (1.0, "about 1:36"), (0.05, "about 5 seconds\n")]
+)
+def test_the_time_is_that_of_all_images(each, told, images, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(estimate, "seconds_per_image", lambda _session: each)
+    training.say_plan(started(config(images, steps=12), tmp_path / "run"), RunFolder(tmp_path / "run"))
+    assert told in capsys.readouterr().out
+
+
+def test_pieces_are_told_where_a_batch_has_several(images, tmp_path, capsys):
+    training.say_plan(started(config(images, micro_batch=2), tmp_path / "a"), RunFolder(tmp_path / "a"))
+    assert "batch 8, 2 at a time, " in capsys.readouterr().out
+    training.say_plan(started(config(images), tmp_path / "b"), RunFolder(tmp_path / "b"))
+    assert "at a time" not in capsys.readouterr().out
+
+
+# Folders of runs that someone else has made.
+
+
+@pytest.fixture(scope="module")
+def stopped(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was killed in its second epoch."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.raises(Crash):
+        trained(started(config(images, epochs=3), folder), folder, crash_at("step", 5))
+    assert len(checkpoints.listed(folder / "checkpoints")) == 2
+    return folder
+
+
+@pytest.fixture
+def case(stopped: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(stopped, tmp_path / "case"))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A place of the user, in which nothing may be written."""
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    (place / "file").write_text("mine")
+    before = state_of(place)
+    yield place
+    assert state_of(place) == before
+
+
+def forge(folder: Path, change: Callable[[dict], object]) -> None:
+    """Change the state of every checkpoint, with a checksum that fits."""
+    for path in checkpoints.listed(folder / "checkpoints"):
+        state = json.loads((path / "state.json").read_text())
+        del state["checksum"]
+        change(state)
+        text = json.dumps({**state, "checksum": checkpoints._checksum(state)})
+        (path / "state.json").write_text(text)
+
+
+def put(path: Path, make: Callable[[Path], object]) -> None:
+    """Something else in the place of a file or a folder."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    make(path)
+
+
+def refused(capsys, folder: Path, *codes: int, seconds: float = 20) -> str:
+    """What resuming says: one sentence, within seconds."""
+    ended: list[int] = []
+    thread = threading.Thread(
+        target=lambda: ended.append(main(["train", "--resume", str(folder), "--device", "cpu"])), daemon=True
+    )
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it hangs"
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert ended, error
+    assert ended[0] in codes, error
+    (line,) = [line for line in error.splitlines() if line.startswith("error: ")]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"step": -1}, "step is -1"),
+        ({"step": "7"}, "field 'step'"),
+        ({"step": 7.5}, "field 'step'"),
+        ({"steps": -3}, "steps is -3"),
+        ({"micro_batch": 0}, "micro_batch is 0"),
+        ({"micro_batch": -8}, "micro_batch is -8"),
+        ({"micro_batch": True}, "field 'micro_batch'"),
+        ({"records": -1}, "records is -1"),
+        ({"bad_in_a_row": -1}, "bad_in_a_row is -1"),
+        ({"seconds": "1"}, "field 'seconds'"),
+        ({"rate_factor": None}, "field 'rate_factor'"),
+        ({"best": [1]}, "field 'best'"),
+        ({"best": {"accuracy": "a", "loss": 0.0, "step": 1}}, "field 'accuracy'"),
+        ({"evaluated": "x"}, "field 'evaluated'"),
+        ({"events": "x"}, "field 'events'"),
+        ({"events": [1]}, "field 'events'"),
+        ({"events": [{}]}, "an event is not one"),
+        ({"events": [{"event": "length", "step": "x"}]}, "an event is not one"),
+        ({"more": 1}, "more"),
+    ],
+    ids=str,
+)
+def test_progress_that_is_none(capsys, values, told, case):
+    forge(case, lambda state: state["progress"].update(values))
+    before = state_of(case)
+    assert told in refused(capsys, case, 2, 3)
+    assert state_of(case) == before
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"micro_batch": 100},
+        {"micro_batch": 3},
+        {"rate_factor": -1.0},
+        {"rate_factor": float("nan")},
+        {"seconds": -5.0},
+        {"seconds": float("nan")},
+        {"step": 10**6},
+        {"best": {"accuracy": float("nan"), "loss": 0.0, "step": 1}},
+    ],
+    ids=str,
+)
+def test_progress_that_cannot_be(capsys, values, case):
+    """More images at a time than in a batch, a rate that climbs, a time before the beginning."""
+    forge(case, lambda state: state["progress"].update(values))
+    refused(capsys, case, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda state: state.pop("config"), "the run has changed since its last checkpoint"),
+        (lambda state: state.update(config=[1]), "the run has changed since its last checkpoint"),
+        (lambda state: state.pop("data"), "the run has changed since its last checkpoint"),
+        (lambda state: state.pop("progress"), "the progress of the checkpoint"),
+        (lambda state: state.update(progress=[]), "the progress of the checkpoint"),
+        (lambda state: state.update(sha256=[1]), "none of its checkpoints can be read"),
+        (lambda state: state.update(sha256={}), "is not there"),
+        (lambda state: state["sha256"].update({"../x": "a"}), "none of its checkpoints can be read"),
+        (lambda state: state.update(format="other/1"), "none of its checkpoints can be read"),
+    ],
+)
+def test_a_state_that_lacks_something(capsys, change, told, case):
+    forge(case, change)
+    assert told in refused(capsys, case, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "train", "step": 1}',
+        '{"event": "train", "step": 1, "loss": "low"}',
+        '{"event": "evaluated", "step": 1, "accuracy": []}',
+        "[]",
+    ],
+)
+def test_a_log_without_its_numbers(capsys, line, case):
+    (case / "log.jsonl").write_text(f"{line}\n" * 8)
+    assert "log.jsonl, line 1: is not a record of a run" in refused(capsys, case, 3)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "link"])
+def test_weights_that_never_end(capsys, name, make, case):
+    for path in checkpoints.listed(case / "checkpoints"):
+        put(path / name, make)
+    assert "none of its checkpoints can be read" in refused(capsys, case, 3)
+
+
+def test_a_config_that_never_ends(capsys, case):
+    put(case / "config.json", os.mkfifo)
+    assert "there is no config.json" in refused(capsys, case, 2)
+
+
+def test_a_log_that_is_a_link_is_never_written_through(capsys, case, tmp_path):
+    log = tmp_path / "log.txt"
+    shutil.copy(case / "log.jsonl", log)
+    before = log.read_bytes()
+    put(case / "log.jsonl", lambda path: path.symlink_to(log))
+    assert "log.jsonl" in refused(capsys, case, 2, 3)
+    assert log.read_bytes() == before
+
+
+def test_a_log_that_is_a_link_to_nothing(capsys, case, elsewhere):
+    put(case / "log.jsonl", lambda path: path.symlink_to(elsewhere / "none"))
+    assert "log.jsonl: is a link" in refused(capsys, case, 2)
+
+
+def test_figures_that_lead_into_the_data(capsys, case, images):
+    before = state_of(images)
+    put(case / "figures", lambda path: path.symlink_to(images / "ant"))
+    assert "figures: is a link" in refused(capsys, case, 2)
+    assert state_of(images) == before
+
+
+@pytest.mark.parametrize("name", ["report.html", "predictions.npz"])
+def test_results_take_the_place_of_links(name, case, elsewhere):
+    put(case / name, lambda path: path.symlink_to(elsewhere / "file"))
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    assert stat.S_ISREG((case / name).lstat().st_mode)
+
+
+def test_a_model_takes_the_place_of_a_link(case, tmp_path):
+    (tmp_path / "empty").mkdir()
+    put(case / "model", lambda path: path.symlink_to(tmp_path / "empty"))
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    assert list((tmp_path / "empty").iterdir()) == []
+    assert (case / "model/model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "state.json"])
+def test_text_that_never_ends(capsys, name, case):
+    paths = [case / name] if name == "log.jsonl" else [path / name for path in checkpoints.listed(case / "checkpoints")]
+    for path in paths:
+        put(path, os.mkfifo)
+    try:
+        refused(capsys, case, 2, 3, seconds=1.5)
+    finally:
+        # Whoever still reads is told that nothing more comes.
+        for path in paths:
+            os.close(os.open(path, os.O_RDWR))
+
+
+@pytest.mark.parametrize("name", [".lock", "checkpoints"])
+def test_what_else_may_be_a_link(name, case, tmp_path):
+    target = tmp_path / "target"
+    if name == "checkpoints":
+        shutil.copytree(case / name, target)
+    before = state_of(target) if target.exists() else None
+    put(case / name, lambda path: path.symlink_to(target))
+    main(["train", "--resume", str(case), "--device", "cpu"])
+    assert (state_of(target) if target.exists() else None) == before
+
+
+def test_a_run_that_was_copied_goes_on_as_the_run_itself(case, images, tmp_path):
+    wanted = tmp_path / "wanted"
+    trained(started(config(images, epochs=3), wanted), wanted)
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    assert_same_run(case, wanted)

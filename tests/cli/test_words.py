@@ -1,0 +1,79 @@
+"""What people type, before it is parsed."""
+
+import pytest
+
+from vitrail.cli.words import SHORT_NAMES, is_given, positional, refuse_derived, with_short_names
+from vitrail.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "rest"),
+    [
+        (["vit-digits", "--lr", "1"], "vit-digits", ["--lr", "1"]),
+        (["--lr", "1", "vit-digits"], None, ["--lr", "1", "vit-digits"]),
+        (["-h"], None, ["-h"]),
+        ([], None, []),
+    ],
+)
+def test_the_first_word_is_positional_when_it_is_no_option(words, name, rest) -> None:
+    assert positional(words) == (name, rest)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--lr", "0.1"], ["--optim.lr", "0.1"]),
+        (["--lr=0.1"], ["--optim.lr", "0.1"]),
+        (["--batch_size=8"], ["--train.batch-size", "8"]),
+        (["--train.batch_size", "8"], ["--train.batch-size", "8"]),
+        (["--schedule.warmup_steps=8"], ["--schedule.warmup-steps", "8"]),
+        (["--data_root", "a_b"], ["--root", "a_b"]),
+        (["--no_compile"], ["--train.no-compile"]),
+        (["--freeze", "-1"], ["--optim.freeze", "-1"]),
+        (["--name=a=b_c"], ["--name", "a=b_c"]),
+        (["--name="], ["--name", ""]),
+        (["--data", "my_data=1"], ["--data", "my_data=1"]),
+        (["-h"], ["-h"]),
+    ],
+)
+def test_names_are_written_out_and_values_are_left_alone(words, wanted) -> None:
+    assert with_short_names(words) == wanted
+
+
+def test_every_short_name_is_explained_and_is_short() -> None:
+    for pair in SHORT_NAMES.removeprefix("Short names: ").removesuffix(".").split(", "):
+        short, long = pair.split(" for ")
+        assert with_short_names([short]) == [long]
+        assert with_short_names([short.replace("-", "_").replace("__", "--", 1)]) == [long]
+
+
+@pytest.mark.parametrize("option", ["--schedule.lr", "--schedule.steps", "--model.num-classes"])
+def test_what_is_computed_is_refused_however_it_is_typed(option) -> None:
+    for typed in ([option, "3"], [f"{option}=3"], [option[2:].replace("-", "_").join(["--", ""]), "3"]):
+        with pytest.raises(UsageError, match=f"{option} cannot be set"):
+            refuse_derived(with_short_names(typed))
+
+
+def test_near_names_of_what_is_computed_are_fine() -> None:
+    words = with_short_names(["--lr", "3", "--steps", "3", "--schedule.linear-end", "0", "--data", "schedule.lr"])
+    refuse_derived(words)
+    assert words == ["--optim.lr", "3", "--train.steps", "3", "--schedule.linear-end", "0", "--data", "schedule.lr"]
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--train.compile"], True),
+        (["--train.no-compile"], True),
+        (["--compile=True"], True),
+        (["--train.compile-all"], False),
+        (["--data", "train.compile"], False),
+        ([], False),
+    ],
+)
+def test_a_switch_is_given_with_either_sign(words, wanted) -> None:
+    assert is_given("--train.compile", with_short_names(words)) == wanted
+
+
+def test_a_switch_without_a_group() -> None:
+    assert is_given("--download", ["--no-download"])

@@ -1,0 +1,65 @@
+"""The page of runs that were really trained, rebuilt later from nothing but their folder."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.report.reader import Reader
+from tests.report.runs import run_config
+
+from vitrail.config import AugmentConfig, DataConfig, Preprocessing
+from vitrail.report import write_report
+from vitrail.train.folder import RunFolder
+from vitrail.train.run import run
+from vitrail.train.sources import RunData, open_run_data
+from vitrail.train.start import begin
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch):
+    """Trains a tiny network on the embedded digits for a few steps."""
+    monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
+
+    def trained(name: str, **data):
+        config = run_config(10, batch_size=64, epochs=None, steps=6, log_every=2)
+        config = replace(
+            config,
+            model=replace(config.model, channels=1),
+            preprocessing=Preprocessing(mean=(0.5,), std=(0.5,), interpolation="bilinear"),
+            data=DataConfig(data="digits", **data),
+            augment=AugmentConfig(crop="whole", flip=False),
+        )
+        cpu = torch.device("cpu")
+        images: RunData = open_run_data(config.data, cpu, lambda source: nullcontext(lambda count: None))
+        folder = RunFolder(tmp_path / name)
+        return folder, run(begin(config, images, folder, cpu), folder, lambda record: None)
+
+    return trained
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ({"held_out": 0.1}, "of 359 test images"),
+        ({"held_out": 0.1, "test": False}, "of 144 held-out images"),
+        ({"test": False}, "of 144 held-out images"),
+    ],
+)
+def test_a_page_rebuilt_from_the_folder_is_the_same(train, data, told) -> None:
+    folder, outcome = train("run", **data)
+    page = write_report(folder, outcome.source, outcome.predictions)
+    first = page.read_bytes()
+    page.unlink()
+    assert write_report(folder).read_bytes() == first
+    reader = Reader(first.decode())
+    assert told in reader.words
+    assert len(reader.attributes("src")) == 20
+    assert f"digits, {outcome.source.whole.split if outcome.split == 'held_out' else 'test'} image" in reader.words
+
+
+def test_a_run_without_anything_to_measure_on(train) -> None:
+    folder, outcome = train("run", held_out=0.0, test=False)
+    reader = Reader(write_report(folder, outcome.source, outcome.predictions).read_text(encoding="utf-8"))
+    assert "nothing here says how good the model is" in reader.words
+    assert reader.attributes("src") == []

@@ -1,0 +1,214 @@
+"""Training on a CUDA device: graphs compute what the plain loop does, resume is exact, and memory may run out."""
+
+import gc
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.tiny_run import PLAIN, config, events, quietly
+
+from vitrail.config import AugmentConfig, DataConfig, Preprocessing, RunConfig, ScheduleConfig, VitConfig
+from vitrail.train import checkpoint as checkpoints
+from vitrail.train.folder import RunFolder
+from vitrail.train.graphs import GraphedStep
+from vitrail.train.run import run
+from vitrail.train.session import Session
+from vitrail.train.sources import open_run_data
+from vitrail.train.start import begin
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+CUDA = torch.device("cuda", 0)
+DIGITS = replace(PLAIN, width=64, num_heads=4, mlp_width=128, patch_size=(2, 2), channels=1, num_classes=10)
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was():
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch._dynamo.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def settings(
+    model: VitConfig = DIGITS, augment: AugmentConfig | None = None, optim: dict | None = None, **train
+) -> RunConfig:
+    """The digits, which live on the device."""
+    train = {"batch_size": 64, "steps": 30, "label_smoothing": 0.1, "average": 0.9, **train}
+    return replace(
+        config(Path("digits"), model=model, augment=augment, optim=optim, **train),
+        data=DataConfig(data="digits", held_out=0.1, test=False),
+        preprocessing=Preprocessing(mean=(0.5,), std=(0.5,), interpolation="bilinear"),
+        schedule=ScheduleConfig(decay="cosine", warmup_steps=5),
+    )
+
+
+def session_of(asked: RunConfig, folder: Path, objective=None) -> Session:
+    return begin(asked, open_run_data(asked.data, CUDA, quietly), RunFolder(folder), CUDA, objective)
+
+
+def advance(session: Session, steps: int) -> list:
+    """So many updates as the loop makes them, read one by one."""
+    seen, batches = [], session.batches()
+    for _ in range(steps):
+        for micro in range(session.accumulation):
+            batch = next(batches)
+            session.seed_dropout(micro)
+            session.step.accumulate(batch.images, batch.targets)
+        session.set_numbers()
+        session.step.update()
+        session.progress = replace(session.progress, step=session.progress.step + 1)
+        seen += session.engine.read(1)
+    batches.close()
+    return seen
+
+
+def copied(session: Session) -> dict[str, torch.Tensor]:
+    groups = session.tensors()
+    return {
+        f"{group}/{name}": value.detach().cpu().clone() for group in groups for name, value in groups[group].items()
+    }
+
+
+def save(session: Session, folder: Path) -> checkpoints.Checkpoint:
+    state = {"progress": session.progress.to_json()}
+    return checkpoints.read(checkpoints.save(folder, session.progress.step, session.tensors(), state))
+
+
+@pytest.mark.parametrize("micro_batch", [64, 16], ids=["whole", "accumulated"])
+def test_compiled_graphs_give_the_curve_of_the_plain_loop(micro_batch, tmp_path) -> None:
+    plain = session_of(settings(micro_batch=micro_batch), tmp_path / "plain")
+    graphed = session_of(settings(micro_batch=micro_batch, compile=True), tmp_path / "graphed")
+    assert isinstance(graphed.step, GraphedStep)
+    assert graphed.accumulation == 64 // micro_batch
+    wanted, found = advance(plain, 30), advance(graphed, 30)
+    torch.testing.assert_close(
+        torch.tensor([happened.loss for happened in found]),
+        torch.tensor([happened.loss for happened in wanted]),
+        rtol=0,
+        atol=5e-3,
+    )
+    assert found[-1].loss < found[0].loss - 0.3
+
+
+@pytest.mark.parametrize("micro_batch", [64, 32])
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "graphs"])
+def test_a_deterministic_run_is_bit_equal_after_a_resume(compiled, micro_batch, tmp_path) -> None:
+    """With dropout, stochastic depth and mixup; the graphs of the second half are captured anew."""
+    model = replace(DIGITS, dropout=0.1, stochastic_depth=0.1)
+    asked = settings(
+        model,
+        AugmentConfig(crop="pad", pad=1, mixup=0.2),
+        micro_batch=micro_batch,
+        compile=compiled,
+        deterministic=True,
+    )
+    whole = session_of(asked, tmp_path / "whole")
+    wanted = advance(whole, 30)
+    first = session_of(asked, tmp_path / "first")
+    found = advance(first, 15)
+    saved = save(first, tmp_path / "checkpoints")
+    torch.manual_seed(123)
+    second = session_of(asked, tmp_path / "second")
+    second.load(saved)
+    found += advance(second, 15)
+    assert [happened.loss for happened in found] == [happened.loss for happened in wanted]
+    came, kept = copied(second), copied(whole)
+    assert [name for name in kept if not torch.equal(came[name], kept[name])] == []
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "graphs"])
+def test_a_step_that_is_not_finite_is_skipped_on_the_device(compiled, optimizer, tmp_path) -> None:
+    session = session_of(settings(compile=compiled, optim={"optimizer": optimizer}), tmp_path / "run")
+    advance(session, 6)
+    before = copied(session)
+    batch = next(session.batches())
+    session.step.accumulate(torch.full_like(batch.images, torch.nan), batch.targets)
+    session.set_numbers()
+    session.step.update()
+    assert [happened.was_finite for happened in session.engine.read(1)] == [False]
+    after = copied(session)
+    # The average of what stays as it is moves towards it; whether it should is another test's.
+    moved = [name for name in before if not torch.equal(after[name], before[name]) and not name.startswith("average/")]
+    assert moved == []
+    (happened,) = advance(session, 1)
+    assert happened.was_finite
+    assert any(not torch.equal(value, after[name]) for name, value in copied(session).items())
+
+
+def test_memory_that_really_runs_out_halves_the_micro_batch(tmp_path) -> None:
+    model = replace(DIGITS, width=512, num_heads=8, mlp_width=2048, depth=8)
+    asked = settings(model, batch_size=1024, micro_batch=1024, steps=4, average=0.0)
+    session = session_of(asked, tmp_path / "run")
+    gc.collect()
+    torch.cuda.empty_cache()
+    room = torch.cuda.memory_reserved(CUDA) + 600 * 2**20
+    torch.cuda.set_per_process_memory_fraction(room / torch.cuda.get_device_properties(CUDA).total_memory, CUDA)
+    try:
+        run(session, RunFolder(tmp_path / "run"), lambda _record: None)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, CUDA)
+    halved = events(tmp_path / "run", "micro_batch")
+    assert halved, "memory did not run out"
+    assert halved[0]["from"] == 1024
+    assert [event["micro_batch"] for event in halved] == [1024 >> number for number in range(1, len(halved) + 1)]
+    assert session.progress.step == 4
+    assert session.accumulation == 2 ** len(halved)
+    assert events(tmp_path / "run", "done")
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "graphs"])
+def test_bfloat16_learns_with_float32_masters(compiled, tmp_path) -> None:
+    asked = settings(steps=300, precision="bfloat16", compile=compiled, optim={"lr": 3e-3}, log_every=50, average=0.0)
+    session = session_of(asked, tmp_path / "run")
+    outcome = run(session, RunFolder(tmp_path / "run"), lambda _record: None)
+    assert outcome.metrics.accuracy > 0.8
+    assert {value.dtype for value in copied(session).values()} == {torch.float32}
+
+
+def test_recomputed_activations_lower_the_peak_and_change_no_bit(tmp_path) -> None:
+    model = replace(DIGITS, depth=12, width=256, mlp_width=1024, dropout=0.1, stochastic_depth=0.1)
+    peaks, losses = [], []
+    for recomputed in (False, True):
+        asked = settings(model, batch_size=512, micro_batch=512, checkpoint_activations=recomputed, deterministic=True)
+        session = session_of(asked, tmp_path / str(recomputed))
+        advance(session, 1)
+        gc.collect()
+        torch.cuda.reset_peak_memory_stats(CUDA)
+        before = torch.cuda.memory_allocated(CUDA)
+        losses.append([happened.loss for happened in advance(session, 2)])
+        peaks.append(torch.cuda.max_memory_allocated(CUDA) - before)
+        del session
+    assert losses[0] == losses[1]
+    assert peaks[1] < peaks[0] / 2
+
+
+def test_a_step_waits_for_nothing(tmp_path) -> None:
+    """No copy to the host in a step, else a GPU idles while Python prepares the next one."""
+    session = session_of(settings(), tmp_path / "run")
+    advance(session, 2)
+    batch = next(session.batches())
+    session.set_numbers()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        session.step.accumulate(batch.images, batch.targets)
+        session.step.update()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_gradients_are_added_and_not_replaced_by_graphs(tmp_path) -> None:
+    """Two captured micro-batches are one batch of both."""
+    whole, halves = (
+        session_of(settings(micro_batch=size, compile=True, average=0.0), tmp_path / str(size)) for size in (64, 32)
+    )
+    wanted, found = advance(whole, 8), advance(halves, 8)
+    assert [happened.gradient_norm for happened in found] == pytest.approx(
+        [happened.gradient_norm for happened in wanted], rel=0.05
+    )
