@@ -12,6 +12,8 @@ class VitrailError(Exception):
     """A mistake the user can mend; it is shown without a traceback."""
 
     exit_code = 2
+    is_shared = False
+    """Whether all processes of a run come to it alike, so that one of them tells it."""
 
     def __init__(self, came: str, *, wanted: str = "", where: str = "", fix: str = "") -> None:
         self.came, self.wanted, self.where, self.fix = came, wanted, where, fix

@@ -7,10 +7,14 @@ from torch import nn
 from vitrail.train.average import Average
 
 
+def average_of(model: nn.Module, decay: float) -> Average:
+    return Average(model.state_dict(), dict(model.named_parameters()), decay)
+
+
 def test_the_average_is_its_formula() -> None:
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
-    average = Average(model, 0.99)
+    average = average_of(model, 0.99)
     wanted = model.weight.detach().double().numpy().copy()
     for step in range(1500):
         with torch.no_grad():
@@ -22,16 +26,16 @@ def test_the_average_is_its_formula() -> None:
 
 
 def test_the_first_updates_forget_the_first_weights() -> None:
-    average = Average(nn.Linear(1, 1), 0.9999)
+    average = average_of(nn.Linear(1, 1), 0.9999)
     assert average.share(0) == 0.9
     assert average.share(8) == 0.5
     np.testing.assert_allclose(average.share(10**6), 1e-4, rtol=1e-9)
-    assert Average(nn.Linear(1, 1), 0.05).share(0) == 0.95
+    assert average_of(nn.Linear(1, 1), 0.05).share(0) == 0.95
 
 
 def test_the_average_neither_moves_nor_follows_the_weights_by_itself() -> None:
     model = nn.Linear(2, 2)
-    average = Average(model, 0.9)
+    average = average_of(model, 0.9)
     before = {name: value.clone() for name, value in average.state.items()}
     with torch.no_grad():
         model.weight.fill_(7)
@@ -44,7 +48,7 @@ def test_the_average_neither_moves_nor_follows_the_weights_by_itself() -> None:
 
 def test_statistics_are_copied_and_not_averaged() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
-    average = Average(model, 0.999)
+    average = average_of(model, 0.999)
     for step in range(3):
         model(torch.randn(8, 3) + 5)
         average.update(torch.tensor(average.share(step)))

@@ -145,8 +145,8 @@ def test_a_log_that_cannot_be_written(images, tmp_path):
         logs[-1]._file = Path("/dev/full").open("a", encoding="utf-8")  # noqa: SIM115
 
     class Watched(Log):
-        def __init__(self, *arguments) -> None:
-            super().__init__(*arguments)
+        def __init__(self, *arguments, **named) -> None:
+            super().__init__(*arguments, **named)
             logs.append(self)
 
     with pytest.MonkeyPatch.context() as patch:

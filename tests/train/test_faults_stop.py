@@ -153,8 +153,8 @@ def test_a_stop_between_the_pieces_of_a_step_forgets_the_first(images, tmp_path)
     session = started(settings, came)
     accumulate, calls = session.engine.accumulate, []
 
-    def asked(*arguments) -> None:
-        accumulate(*arguments)
+    def asked(*arguments, **named) -> None:
+        accumulate(*arguments, **named)
         calls.append(arguments)
         if len(calls) == 7:
             os.kill(os.getpid(), signal.SIGTERM)

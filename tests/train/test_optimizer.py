@@ -14,8 +14,9 @@ from vitrail.config import BitConfig, OptimConfig, ResNetConfig, ScheduleConfig,
 from vitrail.errors import UsageError
 from vitrail.models import build
 from vitrail.train.objective import build_objective
-from vitrail.train.optimizer import build_optimizer, moments, trained
+from vitrail.train.optimizer import build_optimizer, learning, moments
 from vitrail.train.schedule import learning_rate
+from vitrail.train.spread import Whole
 from vitrail.train.step import TrainingStep
 
 SMALL = VitConfig(width=16, depth=3, num_heads=2, mlp_width=32, patch_size=4, image_size=8, num_classes=5)
@@ -46,7 +47,14 @@ class Pieces(nn.Module):
 
 def plain_step(model: nn.Module, optim: OptimConfig, average=None, **train) -> TrainingStep:
     config = TrainConfig(**({"batch_size": 8, "steps": 1, "loss": "softmax"} | train))
-    return TrainingStep(model, build_optimizer(model, optim), build_objective(config), config, optim, average)
+    return TrainingStep(
+        Whole(model, compiled=config.compile),
+        build_optimizer(model, optim),
+        build_objective(config),
+        config,
+        optim,
+        average,
+    )
 
 
 def random_gradients(model: nn.Module, seed: int, scale: float = 1.0) -> None:
@@ -235,7 +243,7 @@ def test_what_is_frozen_never_changes_and_has_no_moments(config, freeze, optimiz
     step.learning_rate.fill_(0.1)
     step.update()
     moved = {name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])}
-    remembered = {name.partition("/")[2] for name in moments(step._optimizer, model)}
+    remembered = {name.partition("/")[2] for name in moments(step._optimizer, dict(model.named_parameters()))}
     if freeze == -1:
         free = {"head.weight", "head.bias"}
     else:
@@ -272,19 +280,22 @@ def test_too_much_frozen_is_refused(config, freeze, told) -> None:
 def test_all_state_is_there_before_the_first_step(optimizer, kinds) -> None:
     model = build(SMALL)
     made = build_optimizer(model, OptimConfig(optimizer=optimizer, lr=1.0))
-    found = moments(made, model)
+    found = moments(made, dict(model.named_parameters()))
     assert set(found) == {f"{kind}/{name}" for kind in kinds for name, _ in model.named_parameters()}
     assert not any(value.any() for value in found.values())
     random_gradients(model, 0)
     made.step()
-    assert set(moments(made, model)) == set(found)
+    assert set(moments(made, dict(model.named_parameters()))) == set(found)
     # The same tensors: what a checkpoint is loaded into is what the optimiser reads.
-    assert all(value.data_ptr() == found[name].data_ptr() for name, value in moments(made, model).items())
+    assert all(
+        value.data_ptr() == found[name].data_ptr()
+        for name, value in moments(made, dict(model.named_parameters())).items()
+    )
 
 
 def test_every_parameter_is_in_exactly_one_group() -> None:
     model = build(HYBRID)
-    places = list(trained(model, OptimConfig(optimizer="adam", lr=1.0)))
+    places = list(learning(model, OptimConfig(optimizer="adam", lr=1.0)))
     assert sorted(place.name for place in places) == sorted(name for name, _ in model.named_parameters())
     groups = build_optimizer(model, OptimConfig(optimizer="adam", lr=1.0, layer_decay=0.9)).param_groups
     assert sum(len(group["params"]) for group in groups) == len(places)

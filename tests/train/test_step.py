@@ -12,6 +12,7 @@ from vitrail.train.average import Average
 from vitrail.train.memory import checkpoint_blocks
 from vitrail.train.objective import build_objective
 from vitrail.train.optimizer import build_optimizer, moments
+from vitrail.train.spread import Whole
 from vitrail.train.step import TrainingStep
 
 VIT = VitConfig(width=16, depth=2, num_heads=2, mlp_width=32, patch_size=4, image_size=8, num_classes=5)
@@ -32,7 +33,14 @@ def network(config: VitConfig) -> nn.Module:
 
 def step_of(model: nn.Module, optim: OptimConfig = ADAM, *, average: Average | None = None, **train) -> TrainingStep:
     config = TrainConfig(**({"batch_size": BATCH, "steps": 1, "loss": "softmax", "label_smoothing": 0.1} | train))
-    step = TrainingStep(model, build_optimizer(model, optim), build_objective(config), config, optim, average)
+    step = TrainingStep(
+        Whole(model, compiled=config.compile),
+        build_optimizer(model, optim),
+        build_objective(config),
+        config,
+        optim,
+        average,
+    )
     step.learning_rate.fill_(optim.lr)
     step.average_share.fill_(0.25)
     return step
@@ -51,7 +59,7 @@ def gradients(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def everything(step: TrainingStep, model: nn.Module) -> dict[str, torch.Tensor]:
     """Weights, statistics and moments, copied."""
-    state = {**model.state_dict(), **moments(step._optimizer, model)}
+    state = {**model.state_dict(), **moments(step._optimizer, dict(model.named_parameters()))}
     return {name: value.detach().clone() for name, value in state.items()}
 
 
@@ -200,7 +208,7 @@ def test_after_a_skipped_step_the_run_is_as_if_it_had_not_been(optim) -> None:
 def test_a_skipped_step_leaves_the_average_alone() -> None:
     images, targets = batch_of(VIT)
     model = network(VIT)
-    average = Average(model, 0.9)
+    average = Average(model.state_dict(), dict(model.named_parameters()), 0.9)
     step = step_of(model, average=average)
     step.accumulate(images, targets)
     step.update()
@@ -342,7 +350,14 @@ def test_an_objective_of_ones_own() -> None:
     images, targets = batch_of(VIT)
     config = TrainConfig(batch_size=BATCH, steps=1, loss="softmax")
     model = network(VIT)
-    step = TrainingStep(model, build_optimizer(model, SGD), lambda logits, _: logits.square().sum(1), config, SGD, None)
+    step = TrainingStep(
+        Whole(model, compiled=config.compile),
+        build_optimizer(model, SGD),
+        lambda logits, _: logits.square().sum(1),
+        config,
+        SGD,
+        None,
+    )
     with torch.no_grad():
         wanted = model(images).square().sum(1).mean().item()
     step.accumulate(images, targets)

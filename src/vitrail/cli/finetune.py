@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 
 from vitrail.cli.finetune_words import say_final, say_recipe, say_run
+from vitrail.cli.launch import launch, split_processes
 from vitrail.cli.train import Resume
 from vitrail.cli.training import (
     Destination,
@@ -41,6 +42,7 @@ from vitrail.config import (
     ScheduleConfig,
     TrainConfig,
 )
+from vitrail.config.training import Parallel
 from vitrail.errors import UsageError
 from vitrail.recipes import Recipe, folder_recipe
 from vitrail.zoo import zoo_row
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from vitrail.train.finish import Outcome
     from vitrail.train.folder import RunFolder
     from vitrail.train.session import Session
+    from vitrail.train.spreading import Placement
     from vitrail.train.start import Allowed
     from vitrail.transfer.folder import FinetuneFolder
     from vitrail.transfer.look import Look
@@ -83,6 +86,10 @@ class Options(Generic[Model]):
     """The folder that holds the folders of runs."""
     device: str = "auto"
     """cpu, cuda, cuda:1 or mps; auto takes a CUDA GPU where there is one."""
+    processes: int | None = None
+    """Train in so many processes on this machine, each with its own GPU where there are GPUs; torchrun does as well."""
+    parallel: Parallel = "auto"
+    """A copy of the network in each process (ddp), a part of it in each (fsdp), or the one that suits its size."""
     image_size: int | None = None
     """Side of the input in pixels; if not said the recipe's, for finetune-folder the source's."""
     preprocessing: str | None = None
@@ -98,8 +105,12 @@ class Options(Generic[Model]):
 
 def run_words(words: Sequence[str]) -> None:
     """Run `vitrail finetune SOURCE --data D ...`, or `vitrail finetune --resume FOLDER`."""
+    processes, words = split_processes(words)
+    if processes is not None and not {"-h", "--help"} & set(words):
+        launch("finetune", words, processes)
+        return
     if is_resume(words):
-        refuse_changes(with_short_names(words))
+        refuse_changes(words)
         with _told_once():
             _resume(tyro.cli(Resume, args=list(words), prog="vitrail finetune"))
         return
@@ -120,22 +131,29 @@ def run_words(words: Sequence[str]) -> None:
 
 def _start(source: str, words: list[str]) -> None:
     from vitrail.runtime.device import find_device
+    from vitrail.runtime.processes import joined, own_device
+    from vitrail.train.folder import RunFolder
     from vitrail.train.sources import open_run_data
+    from vitrail.train.spreading import Placement
     from vitrail.transfer.folder import FinetuneFolder, ensure_new
     from vitrail.transfer.plan import final_runs, sweep_runs
 
-    options, plan = _plan(source, words)
-    device = find_device(options.device)
-    # Every image of every split is read before the first step, so that no bad file is met hours later.
-    first = [*sweep_runs(plan)[:1], *final_runs(plan, plan.rates[0])[:1]]
-    data = [open_run_data(run.config.data, device, checking) for run in first]
-    name = options.name or plan.config.recipe
-    target = next_folder(Destination(options.out, name, is_exact=bool(options.name)), data[-1])
-    folder = FinetuneFolder(target.path)
-    with beginning(target):
-        ensure_new(folder)
-        say_recipe(plan, data, folder)
-        _carry_out(plan, folder, device, options.track)
+    device = own_device(find_device(words[words.index("--device") + 1] if "--device" in words[:-1] else "auto"))
+    with joined(device) as processes:
+        options, plan = processes.in_turn(lambda: _plan(source, words))
+        # Every image of every split is read before the first step, so that no bad file is met hours later.
+        first = [*sweep_runs(plan)[:1], *final_runs(plan, plan.rates[0])[:1]]
+        data = processes.in_turn(lambda: [open_run_data(run.config.data, device, checking) for run in first])
+        destination = Destination(options.out, options.name or plan.config.recipe, is_exact=bool(options.name))
+        target = RunFolder(Path(processes.first_says(lambda: str(next_folder(destination, data[-1]).path))))
+        folder = FinetuneFolder(target.path)
+        with beginning(target):
+            with processes.together():
+                if processes.is_first:
+                    ensure_new(folder)
+            say_recipe(plan, data, folder)
+            placement = Placement(processes=processes, parallel=options.parallel)
+            _carry_out(plan, folder, device, options.track, placement=placement)
 
 
 def _plan(source: str, words: list[str]) -> tuple[Options, "Plan"]:
@@ -229,17 +247,30 @@ def _defaults(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
 
 def _resume(options: Resume) -> None:
     from vitrail.runtime.device import find_device
+    from vitrail.runtime.processes import joined, own_device
+    from vitrail.train.spreading import Placement
     from vitrail.train.start import Allowed
     from vitrail.transfer.folder import FinetuneFolder, read_plan
 
-    folder = FinetuneFolder(options.resume)
-    plan = read_plan(folder)
-    allowed = Allowed(changed=options.allow_changed, workers=options.workers, root=options.root)
-    _carry_out(plan, folder, find_device(options.device), None, allowed)
+    folder, device = FinetuneFolder(options.resume), own_device(find_device(options.device))
+    allowed = Allowed(
+        changed=options.allow_changed, workers=options.workers, root=options.root, micro_batch=options.micro_batch
+    )
+    with joined(device) as processes:
+        with processes.together():
+            plan = read_plan(folder)
+        placement = Placement(processes=processes, parallel=options.parallel)
+        _carry_out(plan, folder, device, None, allowed, placement=placement)
 
 
 def _carry_out(
-    plan: "Plan", folder: "FinetuneFolder", device: "torch.device", track: Track, allowed: "Allowed | None" = None
+    plan: "Plan",
+    folder: "FinetuneFolder",
+    device: "torch.device",
+    track: Track,
+    allowed: "Allowed | None" = None,
+    *,
+    placement: "Placement",
 ) -> None:
     from vitrail.transfer.finetune import Finetuning
     from vitrail.transfer.folder import write_page
@@ -256,8 +287,9 @@ def _carry_out(
             outcomes[run.config.train.seed] = outcome
         return outcome
 
-    result = Finetuning(plan, folder, device, checking, train, allowed).run()
-    write_page(folder, result, outcomes.get(plan.seeds[0]))
+    result = Finetuning(plan, folder, device, checking, train, allowed, placement).run()
+    if placement.processes.is_first:
+        write_page(folder, result, outcomes.get(plan.seeds[0]))
     say_final(plan, result, folder)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from vitrail.cli.info_train import Training, refuse_without_train, show_training
 from vitrail.cli.terminal import console, megabytes, operations, print_json, printable, table
 from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig, replace, times, to_json
 from vitrail.config.checks import positive
@@ -16,6 +17,7 @@ from vitrail.weights.load import read_checkpoint
 from vitrail.zoo import ZOO, zoo_row
 
 Size = int | tuple[int, int]
+_DEFAULT = Training()
 
 
 def run(
@@ -24,10 +26,12 @@ def run(
     image_size: Size | None = None,
     num_classes: int | None = None,
     num_heads: int | None = None,
-    batch: int = 1,
+    batch: int | None = None,
+    train: bool = False,
+    training: Annotated[Training, tyro.conf.arg(name="")] = _DEFAULT,
     json: bool = False,
 ) -> None:
-    """Describe a network by its name, or whatever a checkpoint file or model folder holds.
+    """Describe a network by its name, or whatever a checkpoint file or model folder holds; or what it takes to train.
 
     Args:
         model: A name from `vitrail list models`, or a model folder or file of vitrail, Google, timm, torchvision or
@@ -35,10 +39,15 @@ def run(
         image_size: Pixels per side, or height and width, if not the network's own.
         num_classes: Outputs of the head, if not the network's own.
         num_heads: Attention heads, when a file does not record them.
-        batch: Images per batch, for the memory estimate.
+        batch: Images per batch, for the memory estimate; 1 if not said. With --train the images of one update.
+        train: Show what training holds on each GPU, whether it fits, and what to change if not.
+        training: Options of --train.
         json: Print JSON for programs instead of a table.
     """
-    positive("batch", batch)
+    if batch is not None:
+        positive("batch", batch)
+    if not train:
+        refuse_without_train(training)
     checkpoint: Checkpoint | None = None
     if not _is_path(model):
         title, note, config = _from_zoo(model, image_size, num_classes)
@@ -52,7 +61,10 @@ def run(
         )
         title, note, config = model, "", checkpoint.config
     tell_dropped_pixels(config)
-    cost = measure_cost(config, batch)
+    if train:
+        show_training(title, config, batch, training, json)
+        return
+    cost = measure_cost(config, batch or 1)
     facts = _file_facts(checkpoint) if checkpoint else {}
     if json:
         described = {"model": title, "note": note, "file": facts, "config": to_json(config), "tokens": config.tokens}

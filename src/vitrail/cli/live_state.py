@@ -153,6 +153,12 @@ def sentence(record: Record) -> str | None:
                 f"Memory ran out at step {step}: {record['micro_batch']:,} images at a time instead of "
                 f"{record['from']:,} from here on, in batches as large as before."
             )
+        case "processes":
+            ranks, before = record["processes"], record["from"]
+            return (
+                f"From step {step} on in {ranks} process{'es' if ranks > 1 else ''} instead of {before}, with "
+                f"{record['micro_batch']:,} images at a time, in batches as large as before."
+            )
         case "length" if record["steps"] == record["step"]:
             return f"The time limit is reached after step {step}."
         case "length":

@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from vitrail import __version__
-from vitrail.errors import DataError, DiskError, Notice, VitrailError, choose
+from vitrail.cli.speaker import one_speaker, processes_started, what_to_say
+from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError, choose
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("vitrail.cli.train", "a network from scratch, by a recipe; or go on with a run"),
@@ -25,6 +26,8 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 _STOPPED = 75
+# Verbs that know what to do as one of several processes.
+_PARALLEL = ("train", "finetune")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,11 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         module, _ = VERBS[choose("command", words[0], VERBS)]
-        _run(importlib.import_module(module), words)
+        with one_speaker():
+            _ensure_parallel(words[0])
+            _run(importlib.import_module(module), words)
         sys.stdout.flush()
     except VitrailError as error:
-        # A run that was stopped is no error: everything is saved.
-        print(str(error) if error.exit_code == _STOPPED else f"error: {error}", file=sys.stderr)
+        if told := what_to_say(error):
+            # A run that was stopped is no error: everything is saved.
+            print(told if error.exit_code == _STOPPED else f"error: {told}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output has gone, as in `vitrail list | head`; nothing is left to say.
@@ -74,6 +80,16 @@ def _run(module: ModuleType, words: list[str]) -> None:
         tyro.extras.subcommand_cli_from_dict(verb, args=words[1:], prog=prog)
     else:
         tyro.cli(verb, args=words[1:], prog=prog)
+
+
+def _ensure_parallel(verb: str) -> None:
+    """Refuse several processes that would all do the same."""
+    if verb not in _PARALLEL and processes_started() > 1:
+        raise UsageError(
+            f"`vitrail {verb}` was started in {processes_started()} processes",
+            wanted="one",
+            fix="Start it without torchrun.",
+        )
 
 
 def _help() -> str:

@@ -5,10 +5,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
 
+from vitrail.cli.launch import folder_of_this_launch, launch, mark_launch, split_processes
 from vitrail.cli.training import (
     Destination,
     Track,
@@ -32,10 +33,18 @@ from vitrail.cli.words import (
     with_short_names,
 )
 from vitrail.config import AugmentConfig, DataConfig, OptimConfig, RunConfig, ScheduleConfig, TrainConfig
+from vitrail.config.training import Parallel
 from vitrail.config.values import replace
 from vitrail.data.sources.files import user_path
 from vitrail.errors import UsageError
 from vitrail.recipes import RECIPES, Recipe, recipe
+
+if TYPE_CHECKING:
+    import torch
+
+    from vitrail.data.sources.source import Source
+    from vitrail.train.sources import RunData
+    from vitrail.train.spreading import Placement
 
 Model = TypeVar("Model")
 
@@ -50,6 +59,12 @@ class Resume:
 
     resume: Path
     """The folder of the run."""
+    processes: int | None = None
+    """Go on in so many processes on this machine, each with its own GPU where there are GPUs."""
+    parallel: Parallel = "auto"
+    """A copy of the network in each process (ddp), or a part of it in each (fsdp)."""
+    micro_batch: int | None = None
+    """Another number of images at a time in each process; the batch stays the same."""
     workers: int | None = None
     """Another number of processes that read images; the run stays the same."""
     root: str | None = None
@@ -73,6 +88,12 @@ class Options(Generic[Model]):
     """The folder that holds the folders of runs."""
     device: str = "auto"
     """cpu, cuda, cuda:1 or mps; auto takes a CUDA GPU where there is one."""
+    processes: int | None = None
+    """Train in so many processes on this machine, each with its own GPU where there are GPUs; torchrun does as well."""
+    parallel: Parallel = "auto"
+    """A copy of the network in each process (ddp), a part of it in each (fsdp), or the one that suits its size."""
+    or_resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Go on with the run of this --name if it is there, so that a job can be queued again with the same command."""
     image_size: int | None = None
     """Side of the input in pixels, where it is not the recipe's."""
     track: Track = None
@@ -86,8 +107,12 @@ class Options(Generic[Model]):
 
 def run_words(words: Sequence[str]) -> None:
     """Run `vitrail train RECIPE --data D ...`, or `vitrail train --resume RUN`."""
+    processes, words = split_processes(words)
+    if processes is not None and not {"-h", "--help"} & set(words):
+        launch("train", words, processes)
+        return
     if is_resume(words):
-        refuse_changes(with_short_names(words))
+        refuse_changes(words)
         _resume(tyro.cli(Resume, args=list(words), prog="vitrail train"))
         return
     name, rest = positional(words)
@@ -122,18 +147,52 @@ def _ensure_recipe(name: str | None) -> None:
 def start(options: Options, chosen: Recipe, words: Sequence[str] = ()) -> None:
     """Open the data, say what will happen, and train."""
     from vitrail.runtime.device import find_device
+    from vitrail.runtime.processes import joined, own_device
+    from vitrail.train.folder import RunFolder
     from vitrail.train.sources import open_run_data
-    from vitrail.train.start import begin
+    from vitrail.train.spreading import Placement
+    from vitrail.train.start import refuse_other
 
-    device = find_device(options.device)
-    where = located(options.data)
-    data = open_run_data(where, device, checking)
+    device = own_device(find_device(options.device))
+    if options.or_resume and not options.name:
+        raise UsageError("--or-resume is given without a name", wanted="--name NAME, to find the run again")
+    with joined(device) as processes:
+        placement = Placement(processes=processes, parallel=options.parallel)
+        before, is_restarted = processes.first_says(lambda: _begun(options))
+        if before is not None and is_restarted:
+            _go_on(Resume(resume=Path(before)), placement, device, track=options.track)
+            return
+        where = located(options.data)
+        data = processes.in_turn(lambda: open_run_data(where, device, checking, processes.local_ranks))
+        with processes.together():
+            config = _config(dataclasses.replace(options, data=where), chosen, words, data.train, device)
+            if before is not None:
+                refuse_other(RunFolder(Path(before)), config)
+        if before is not None:
+            there = Resume(resume=Path(before), workers=where.workers, root=where.root)
+            _go_on(there, placement, device, track=options.track)
+        else:
+            _begin(options, config, data, placement, device)
+
+
+def _begun(options: Options) -> tuple[str | None, bool]:
+    """The run to go on with in place of beginning one, and whether it is this very launch that began it."""
+    restarted = folder_of_this_launch(options.out)
+    before = options.out / str(options.name) if restarted is None and options.or_resume else restarted
+    is_there = before is not None and (before / "config.json").is_file()
+    return str(before) if is_there else None, restarted is not None
+
+
+def _config(
+    options: Options, chosen: Recipe, words: Sequence[str], source: "Source", device: "torch.device"
+) -> RunConfig:
+    """Everything that decides the run: what was typed, for these images and this device."""
     config = fitted(
         RunConfig(
             recipe=chosen.name,
             model=options.model,
             preprocessing=chosen.preprocessing,
-            data=where,
+            data=options.data,
             augment=options.augment,
             optim=options.optim,
             schedule=options.schedule,
@@ -144,14 +203,26 @@ def start(options: Options, chosen: Recipe, words: Sequence[str] = ()) -> None:
                 compile_given=is_given("--train.compile", words),
             ),
         ),
-        num_classes=len(data.train.classes),
+        num_classes=len(source.classes),
         image_size=options.image_size,
         keeps_resize=is_given("--augment.resize", words),
     )
-    config = for_data(config, data.train, words)
-    folder = next_folder(Destination(options.out, options.name or chosen.name, is_exact=bool(options.name)), data)
+    return for_data(config, source, words)
+
+
+def _begin(
+    options: Options, config: RunConfig, data: "RunData", placement: "Placement", device: "torch.device"
+) -> None:
+    from vitrail.train.folder import RunFolder
+    from vitrail.train.start import begin
+
+    processes = placement.processes
+    destination = Destination(options.out, options.name or config.recipe, is_exact=bool(options.name))
+    folder = RunFolder(Path(processes.first_says(lambda: str(next_folder(destination, data).path))))
     with beginning(folder):
-        session = begin(config, data, folder, device)
+        session = begin(config, data, folder, device, placement=placement)
+    if processes.is_first:
+        mark_launch(folder.path)
     settle_threads(session)
     say_plan(session, folder)
     train_and_report(session, folder, track=options.track)
@@ -169,21 +240,36 @@ def fitted(config: RunConfig, *, num_classes: int, image_size: int | None, keeps
 
 
 def _resume(options: Resume) -> None:
-    from vitrail.cli.terminal import console
     from vitrail.runtime.device import find_device
+    from vitrail.runtime.processes import joined, own_device
+    from vitrail.train.spreading import Placement
+
+    device = own_device(find_device(options.device))
+    with joined(device) as processes:
+        placement = Placement(processes=processes, parallel=options.parallel)
+        _go_on(options, placement, device, track=options.track)
+
+
+def _go_on(options: Resume, placement: "Placement", device: "torch.device", *, track: Track) -> None:
+    from vitrail.cli.terminal import console
     from vitrail.train.folder import RunFolder
     from vitrail.train.log import is_finished
     from vitrail.train.start import Allowed, resume
 
-    folder, device = RunFolder(options.resume), find_device(options.device)
-    if is_finished(folder):
+    folder = RunFolder(options.resume)
+    if placement.processes.first_says(lambda: is_finished(folder)):
         console().print(f"This run is finished: its model is {folder.model}, its page {folder.report}.")
         return
-    allowed = Allowed(changed=options.allow_changed, workers=options.workers, root=options.root)
-    session = resume(folder, device, checking, allowed)
+    allowed = Allowed(
+        changed=options.allow_changed,
+        workers=options.workers,
+        root=options.root,
+        micro_batch=options.micro_batch,
+    )
+    session = resume(folder, device, checking, allowed, placement=placement)
     settle_threads(session)
     say_plan(session, folder)
-    train_and_report(session, folder, track=options.track)
+    train_and_report(session, folder, track=track)
 
 
 def _recipe_for(words: list[str]) -> str:

@@ -176,7 +176,7 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
         + (f", from {escape(config.start)}" if config.start else ""),
         f"{optim.optimizer}, learning rate {optim.lr:g}, batch {train.batch_size}{at_a_time}, {length}, "
         f"seed {train.seed}",
-        f"{device_name(session.device)}, {train.precision}{', compiled' if train.compile else ''}; "
+        f"{_places(session)}{device_name(session.device)}, {train.precision}{', compiled' if train.compile else ''}; "
         f"{_about(left)}{_SHORTER if (left or 0) > _LONG else ''}",
         f"{f'going on after step {step:,} in' if step else 'writes'} {escape(printable(str(folder.path)))}",
     ]
@@ -189,10 +189,14 @@ def train_and_report(session: "Session", folder: RunFolder, *, track: Track, is_
     from vitrail.report import write_report
     from vitrail.train.run import run
 
-    step = session.progress.step
-    with tracking(track, folder.path, to_json(session.config), step=step) as tracker, _view(session, folder) as view:
+    step, is_first = session.progress.step, session.processes.is_first
+    with (
+        tracking(track if is_first else None, folder.path, to_json(session.config), step=step) as tracker,
+        _view(session, folder) as view,
+    ):
         outcome = run(session, folder, several(view, tracker))
-    write_report(folder, outcome.source, outcome.predictions)
+    if is_first:
+        write_report(folder, outcome.source, outcome.predictions)
     if not is_quiet:
         say_result(outcome, folder)
         say_next(folder)
@@ -251,6 +255,15 @@ def _network(config: RunConfig) -> str:
         f"ViT with {model.depth} blocks of width {model.width}, {times(model.grid)} patches of "
         f"{times(model.pixels_per_patch)} px{stem}, {size}"
     )
+
+
+def _places(session: "Session") -> str:
+    """How many processes, and how the network is spread over them."""
+    if session.processes.control is None:
+        return ""
+    ranks = session.processes.ranks
+    has = "a copy" if session.spread.can_save_alone else "a part"
+    return f"{ranks} process{'es' if ranks > 1 else ''} with {has} of the network each, "
 
 
 def _about(seconds: float | None) -> str:

@@ -54,15 +54,19 @@ _DERIVED = {
 }
 
 
-_OF_A_RESUME = ("--resume", "--workers", "--root", "--device", "--allow-changed", "--track", "--help")
+_OF_A_RESUME = (
+    "--resume", "--processes", "--parallel", "--micro-batch", "--workers", "--root", "--device", "--allow-changed",
+    "--track", "--help",
+)  # fmt: skip
 
 
 def refuse_changes(words: Sequence[str]) -> None:
     """A run that goes on keeps its config: say so, instead of calling its options unknown."""
     for word in words:
-        if word.startswith("--") and word not in _OF_A_RESUME:
+        name = word.partition("=")[0].replace("_", "-")
+        if word.startswith("--") and name not in _OF_A_RESUME:
             raise UsageError(
-                f"{word} cannot change a run that goes on",
+                f"{name} cannot change a run that goes on",
                 wanted=f"one of {', '.join(_OF_A_RESUME[1:])} beside --resume",
                 fix="Begin another from its weights with `vitrail finetune RUN`, or edit its config.json and add "
                 "--allow-changed.",

@@ -11,6 +11,8 @@ Decay = Literal["linear", "cosine", "steps", "constant"]
 Loss = Literal["sigmoid", "softmax"]
 Precision = Literal["float32", "bfloat16"]
 Keep = Literal["best", "last"]
+Parallel = Literal["auto", "ddp", "fsdp"]
+"""A copy of the network in each process (DDP), a part of it in each (FSDP2), or the one that suits its size."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from vitrail.data import Preparation, Source, evaluation_batches
 from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
+from vitrail.runtime.processes import ALONE, Processes
 
 TOP = 5
 
@@ -44,20 +45,42 @@ def classify(
     bfloat16: bool = False,
     sigmoid: bool = False,
     advance: Callable[[int], None] | None = None,
+    processes: Processes = ALONE,
 ) -> Predictions:
     """Send every image once through the network, which gives logits; `sigmoid` reads them as independent classes.
 
-    When memory runs out, fewer images are sent at a time and none is lost.
+    When memory runs out, fewer images are sent at a time and none is lost. Of several processes each takes every n-th
+    image, and all of them get all answers.
     """
     device = torch.device(device)
     parts: list[tuple[Tensor, ...]] = []
     run = _Shrinking(network, device, bfloat16)
-    for batch in evaluation_batches(source, preparation, batch_size=batch_size, device=device, workers=workers):
+    rank, ranks = processes.rank, processes.ranks
+    batches = evaluation_batches(
+        source, preparation, batch_size=batch_size, rank=rank, ranks=ranks, device=device, workers=workers
+    )
+    for batch in batches:
         parts.append(tuple(part.cpu() for part in _judge(run(batch.images), batch.targets, sigmoid)))
         if advance:
             advance(len(batch.ids))
-    guesses, confidence, right, losses = (torch.cat(group).numpy() for group in zip(*parts, strict=True))
+    rounds = -(-len(range(0, len(source), ranks)) // batch_size)
+    for _ in range(rounds - len(parts)):
+        # A share that is shorter by a batch: a network that lies in all processes needs this one once more.
+        parts.append(_no_answers(run, source, preparation, device, sigmoid))
+        if advance:
+            advance(0)
+    columns = (torch.cat(group).numpy() for group in zip(*parts, strict=True))
+    guesses, confidence, right, losses = (processes.gathered(column, len(source)) for column in columns)
     return Predictions(guesses, confidence, right, losses)
+
+
+def _no_answers(
+    run: Callable[[Tensor], Tensor], source: Source, preparation: Preparation, device: torch.device, sigmoid: bool
+) -> tuple[Tensor, ...]:
+    """Ask the network about a blank image and keep nothing of it."""
+    logits = run(torch.zeros(1, preparation.channels, *preparation.size, device=device))
+    targets = source.labels.targets(np.zeros(1, dtype=np.int64)).to(device)
+    return tuple(part[:0].cpu() for part in _judge(logits, targets, sigmoid))
 
 
 def _judge(logits: Tensor, targets: Tensor, sigmoid: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,6 +1,5 @@
 """What a network costs: parameters, multiply-adds and memory, measured on tensors without data."""
 
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,14 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from vitrail.config import ModelConfig
 from vitrail.models.conv_stem import ConvStem
 from vitrail.models.create import build
 from vitrail.models.embedding import PatchEmbedding
+from vitrail.models.live_memory import LiveMemory
 from vitrail.models.resnet import ResNet
 from vitrail.models.vit import VisionTransformer
 
@@ -133,41 +131,6 @@ def _saved_bytes(model: nn.Module, images: Tensor) -> int:
 
 
 def _peak_bytes(model: nn.Module, images: Tensor) -> int:
-    with torch.no_grad(), _LiveBytes() as live:
+    with torch.no_grad(), LiveMemory() as live:
         model.eval()(images)
     return live.peak + images.untyped_storage().nbytes()
-
-
-class _LiveBytes(TorchDispatchMode):
-    """Follow the memory of every tensor an operation makes until the last of its views is gone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.users: dict[int, int] = {}
-        self.now = self.peak = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        inputs = {t.untyped_storage()._cdata for t in tree_leaves(args) if isinstance(t, Tensor)}
-        result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor):
-                self._follow(tensor, inputs)
-        return result
-
-    def _follow(self, tensor: Tensor, inputs: set[int]) -> None:
-        storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key in inputs and key not in self.users:
-            return  # a view of a weight or of the input
-        if key not in self.users:
-            self.users[key] = 0
-            self.now += storage.nbytes()
-            self.peak = max(self.peak, self.now)
-        self.users[key] += 1
-        weakref.finalize(tensor, self._release, key, storage.nbytes())
-
-    def _release(self, key: int, size: int) -> None:
-        self.users[key] -= 1
-        if not self.users[key]:
-            del self.users[key]
-            self.now -= size

@@ -47,6 +47,14 @@ def _micro_batch(event: Record) -> str:
     )
 
 
+def _processes(event: Record) -> str:
+    return (
+        f"From step {event['step']:,} on the run had {_number(event, 'processes')} processes instead of "
+        f"{_number(event, 'from')}, with {_number(event, 'micro_batch')} images at a time, in batches as large as "
+        "before."
+    )
+
+
 def _length(event: Record) -> str:
     return f"At step {event['step']:,} the time limit set the length of the run to {_number(event, 'steps')} steps."
 
@@ -57,7 +65,12 @@ def _other(event: Record) -> str:
     return f"Step {event['step']:,}: {event['event']}{' ' + json.dumps(rest, ensure_ascii=False) if rest else ''}."
 
 
-_TOLD: dict[str, Callable[[Record], str]] = {"rollback": _rollback, "micro_batch": _micro_batch, "length": _length}
+_TOLD: dict[str, Callable[[Record], str]] = {
+    "rollback": _rollback,
+    "micro_batch": _micro_batch,
+    "processes": _processes,
+    "length": _length,
+}
 
 
 def _number(event: Record, name: str) -> str:

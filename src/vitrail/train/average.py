@@ -1,7 +1,9 @@
 """The Polyak average of the weights (4.1: 0.9999 for the best ImageNet numbers)."""
 
+from collections.abc import Collection, Mapping
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
 class Average:
@@ -11,15 +13,15 @@ class Average:
     Statistics of BatchNorm are copied: they are averages already.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, state: Mapping[str, Tensor], weights: Collection[str], decay: float) -> None:
+        """Of the state of a network; `weights` says what in it is averaged, and the rest is copied."""
         self._decay = decay
-        weights = dict(model.named_parameters())
-        self._weights = [weight.detach() for weight in weights.values()]
-        self.state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        self._weights = [state[name].detach() for name in weights]
+        self.state = {name: value.detach().clone() for name, value in state.items()}
         self._averaged = [self.state[name] for name in weights]
         # Held from the start: an update that ran out of memory half-way could not be done again.
         self._distance = [torch.empty_like(weight) for weight in self._weights]
-        self._copied = [(self.state[name], value) for name, value in model.state_dict().items() if name not in weights]
+        self._copied = [(self.state[name], value) for name, value in state.items() if name not in weights]
 
     def share(self, step: int) -> float:
         """`1 - d`, the share of the new weights in the average after update number `step`, counted from 0."""

@@ -19,6 +19,7 @@ class Diverged(VitrailError):
     """A run whose loss is no number any more, whatever is done."""
 
     exit_code = 4
+    is_shared = True
 
 
 class NotFinite(Exception):

@@ -7,7 +7,7 @@ import numpy as np
 
 from vitrail.config import to_json
 from vitrail.data import Source
-from vitrail.evaluate import Metrics, Predictions, classify, measure
+from vitrail.evaluate import Metrics, Predictions, measure
 from vitrail.runtime.atomic import atomic_file
 from vitrail.train.folder import RunFolder
 from vitrail.train.log import Log, finite
@@ -30,27 +30,18 @@ class Outcome:
 
 def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int], None] | None = None) -> Outcome:
     """Measure, record it with the model, and close the log with "done"."""
-    data, config = session.data, session.config
+    data, is_first = session.data, session.processes.is_first
     source = data.test if data.test is not None else data.held_out
     split = "test" if data.test is not None else "held_out"
     metrics = predictions = None
     if source is not None:
         model = load_model(folder.model).to(session.device)
-        predictions = classify(
-            model,
-            source,
-            session.preparation,
-            batch_size=min(max(session.progress.micro_batch, 64), 512),
-            device=session.device,
-            workers=data.workers,
-            bfloat16=config.train.precision == "bfloat16",
-            sigmoid=config.train.loss == "sigmoid",
-            advance=advance,
-        )
+        predictions = session.classify(model, source, advance)
         metrics = measure(predictions)
-        model.metrics = {**model.metrics, split: finite(to_json(metrics))}
-        write_checkpoint(from_model(model), folder.model, "vitrail")
-        _write_predictions(folder, predictions)
+        if is_first:
+            model.metrics = {**model.metrics, split: finite(to_json(metrics))}
+            write_checkpoint(from_model(model), folder.model, "vitrail")
+            _write_predictions(folder, predictions)
     log.write(
         {
             "event": "done",

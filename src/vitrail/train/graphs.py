@@ -29,7 +29,7 @@ class GraphedStep:
         step.keeps_gradients = True
         step.clear()
 
-    def accumulate(self, images: Tensor, targets: Tensor) -> None:
+    def accumulate(self, images: Tensor, targets: Tensor, *, is_last: bool = True) -> None:
         """Forward and backward of one micro-batch."""
         if self._updates < _WARM_STEPS:
             self._aside(lambda: self.plain.accumulate(images, targets))

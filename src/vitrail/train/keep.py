@@ -12,8 +12,11 @@ from vitrail.weights.save import write_checkpoint
 
 
 def keep_model(session: Session, folder: RunFolder, metrics: Metrics | None) -> None:
-    """Write `model/`, in place of what was there."""
+    """Write `model/`, in place of what was there; one process does, once all have given what they hold."""
     config, progress = session.config, session.progress
+    weights = session.weights()
+    if not session.processes.is_first:
+        return
     provenance: dict[str, Any] = {
         "recipe": config.recipe,
         "data": config.data.data,
@@ -27,7 +30,7 @@ def keep_model(session: Session, folder: RunFolder, metrics: Metrics | None) -> 
     write_checkpoint(
         Checkpoint(
             config=config.model,
-            state={name: tensor.detach().cpu() for name, tensor in session.weights().items()},
+            state={name: tensor.detach().cpu() for name, tensor in weights.items()},
             labels=session.data.train.classes,
             preprocessing=config.preprocessing,
             provenance=provenance,

@@ -25,14 +25,21 @@ Watcher = Callable[[Record], None]
 class Log:
     """Appends records to a file; every line is handed to the system at once."""
 
-    def __init__(self, path: Path, watcher: Watcher) -> None:
-        self._path, self.watcher = path, watcher
+    def __init__(self, path: Path, watcher: Watcher, *, is_written: bool = True) -> None:
+        """Of several processes one writes; the others only count."""
+        self._path, self.watcher, self._is_written = path, watcher, is_written
         self._file = None
         self.records = 0
         """How many are in the file."""
 
     def write(self, record: Record) -> None:
         """Append a record and tell it to who watches."""
+        if self._is_written:
+            self._append(record)
+        self.records += 1
+        self.watcher(record)
+
+    def _append(self, record: Record) -> None:
         try:
             if self._file is None:
                 if self._path.is_symlink():
@@ -42,8 +49,6 @@ class Log:
             self._file.flush()
         except OSError as error:
             raise self._failed(error) from error
-        self.records += 1
-        self.watcher(record)
 
     def sync(self) -> None:
         """Make sure that the lines survive a power cut."""
@@ -70,6 +75,8 @@ class Log:
         Events are in a checkpoint before they are in the log: one that a kill came between is written now.
         """
         self.close()
+        if not self._is_written:
+            return
         found = read_log(self._path) if self._path.exists() else iter(())
         kept = list(itertools.islice(found, records))
         kept += [event for event in events if event not in kept]

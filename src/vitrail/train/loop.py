@@ -35,6 +35,7 @@ class Loop:
 
     def __init__(self, session: Session, folder: RunFolder, log: Log, stopping: Stopping) -> None:
         self.session, self.folder, self.log, self.stopping = session, folder, log, stopping
+        self.processes = session.processes
         self.pace = Pace(session.progress.seconds)
         self._images = len(session.data.train)
         self._every = evaluation_interval(session.config.train, self._images)
@@ -45,7 +46,7 @@ class Loop:
     def run(self) -> None:
         """Train to the end; losses that are not finite and memory that runs out are met on the way."""
         session = self.session
-        if not checkpoints.listed(self.folder.checkpoints):
+        if self.processes.told(not checkpoints.listed(self.folder.checkpoints)):
             self.save()
             self._guess_length()
         while session.progress.step < session.progress.steps or self._owes_evaluation():
@@ -62,13 +63,16 @@ class Loop:
             except NotFinite as error:
                 self._roll_back(error)
             except (DataError, WorkerError):
-                session.step.clear()
-                self.save()
-                notice(
-                    f"Everything up to step {session.progress.step:,} is saved. To go on: {self.folder.resume_command}"
-                )
+                if self._save_alone():
+                    notice(
+                        f"Everything up to step {session.progress.step:,} is saved. "
+                        f"To go on: {self.folder.resume_command}"
+                    )
                 raise
             except Exception as error:
+                if (lost := self.processes.lost(error)) is not None:
+                    self._save_alone()
+                    raise lost from None
                 if not is_out_of_memory(error):
                     raise
                 self._halve(str(error))
@@ -79,6 +83,9 @@ class Loop:
             self._update(batches)
             step = session.progress.step
             is_due = self._owes_evaluation()
+            is_asked, is_late = self.processes.agree(
+                self.stopping.is_asked, self.pace.minutes_since_save() >= train.save_minutes
+            )
             if is_due or step % train.log_every == 0:
                 self._write_log()
                 self._set_length()
@@ -88,19 +95,20 @@ class Loop:
                 raise self._not_finite
             if is_due:
                 self._evaluate()
-            if is_due or self.pace.minutes_since_save() >= train.save_minutes:
+            if is_due or is_late:
                 self.save()
-            if self.stopping.is_asked and step < session.progress.steps:
+            if is_asked and step < session.progress.steps:
                 self._stop()
 
     def _update(self, batches: Iterator[Batch]) -> None:
         """One update: every micro-batch forward and backward, then the optimiser."""
         session, step = self.session, self.session.step
+        last = session.accumulation - 1
         for micro in range(session.accumulation):
             with self.pace.waiting_for_data(), self.stopping.interruptible():
                 batch = next(batches)
             session.seed_dropout(micro)
-            step.accumulate(batch.images, batch.targets)
+            step.accumulate(batch.images, batch.targets, is_last=micro == last)
         session.set_numbers()
         step.update()
         session.progress = replace(session.progress, step=session.progress.step + 1)
@@ -184,26 +192,50 @@ class Loop:
             if not is_out_of_memory(error):
                 raise
             release_memory()
-            self.save()
+            self._save_alone()
             raise OutOfMemory(
                 "memory ran out in evaluation with one image at a time, and everything is saved",
                 fix=f"Free some memory; to go on: {self.folder.resume_command}",
             ) from error
 
     def _evaluated(self, images: int) -> None:
-        self.log.watcher({"event": "evaluating", "step": self.session.progress.step, "images": images})
+        self.log.watcher(
+            {"event": "evaluating", "step": self.session.progress.step, "images": images * self.processes.ranks}
+        )
+        self.stopping.obey(self.processes)
 
     def save(self) -> None:
-        """Write a complete checkpoint."""
+        """Write a complete checkpoint; the first process does, and the others wait for it."""
         self._write_log()
+        with self.pace.paused():
+            tensors = self.session.tensors()
+            if self.processes.is_first:
+                self._write_checkpoint(tensors)
+            self.processes.wait()
+        self.pace.saved()
+        self.log.watcher({"event": "saved", "step": self.session.progress.step})
+
+    def _write_checkpoint(self, tensors: checkpoints.Tensors) -> None:
         session = self.session
         session.progress = replace(session.progress, seconds=self.pace.seconds(), records=self.log.records)
         self.log.sync()
-        state = {"progress": session.progress.to_json(), "config": to_json(session.config), "data": session.digest}
-        with self.pace.paused():
-            checkpoints.save(self.folder.checkpoints, session.progress.step, session.tensors(), state)
-        self.pace.saved()
-        self.log.watcher({"event": "saved", "step": session.progress.step})
+        state = {
+            "progress": session.progress.to_json(),
+            "config": to_json(session.config),
+            "data": session.digest,
+            "processes": self.processes.ranks,
+        }
+        checkpoints.save(self.folder.checkpoints, session.progress.step, tensors, state)
+
+    def _save_alone(self) -> bool:
+        """Save what an error leaves intact, without the other processes, which may be gone; no update was begun."""
+        session = self.session
+        if not (self.processes.is_first and session.spread.can_save_alone):
+            return False
+        session.step.clear()
+        self._write_log()
+        self._write_checkpoint(session.tensors())
+        return True
 
     def _stop(self) -> None:
         self.save()
@@ -216,19 +248,23 @@ class Loop:
     def _guess_length(self) -> None:
         """A first guess for a run with a time limit, so that its warm-up has about the right length from the start."""
         train = self.session.config.train
-        if train.time_limit is not None and (each := try_seconds_per_image(self.session)) is not None:
-            self._plan(max(int(60 * train.time_limit / (each * train.batch_size)), 1))
+        if train.time_limit is None:
+            return
+        each = self.processes.told(try_seconds_per_image(self.session))
+        if each is not None:
+            self._plan(max(int(60 * train.time_limit * self.processes.ranks / (each * train.batch_size)), 1))
 
     def _set_length(self) -> None:
         """With a time limit, the speed decides how many steps there will be; it is looked at a few times."""
-        session, limit = self.session, self.session.config.train.time_limit
+        limit, progress = self.session.config.train.time_limit, self.session.progress
         if limit is None:
             return
-        progress = session.progress
-        if self.pace.seconds() >= 60 * limit and progress.step < progress.steps:
-            event = {"event": "length", "step": progress.step, "steps": progress.step}
-            self._happened(event, steps=progress.step)
-        elif (steps := self.pace.steps_within(60 * limit, progress.step)) is not None:
+        if self.pace.seconds() >= 60 * limit:
+            steps: int | None = progress.step
+        else:
+            steps = self.pace.steps_within(60 * limit, progress.step)
+        # The clock of one process counts for all.
+        if (steps := self.processes.told(steps)) is not None:
             self._plan(steps)
 
     def _plan(self, steps: int) -> None:
@@ -243,6 +279,14 @@ class Loop:
         session, train = self.session, self.session.config.train
         smallest = 2 if session.config.augment.is_mixing else 1
         before = session.progress.micro_batch
+        if self.processes.ranks > 1:
+            self._save_alone()
+            each = -(-before // self.processes.ranks)
+            raise OutOfMemory(
+                f"memory ran out in process {self.processes.rank} with {each} images at a time "
+                f"({reason.splitlines()[0]})",
+                fix=f"To go on with fewer: {self.folder.resume_command} --micro-batch {max(each // 2, smallest)}",
+            )
         session.step.clear()
         self._write_log()
         session.drop_step()
@@ -267,9 +311,11 @@ class Loop:
         if session.progress.rollbacks >= MOST_ROLLBACKS:
             self._give_up(error)
         good = checkpoints.newest(self.folder.checkpoints)
-        checkpoints.clean(self.folder.checkpoints, good.path)
         events = session.progress.events
         session.load(good)
+        self.processes.wait()
+        if self.processes.is_first:
+            checkpoints.clean(self.folder.checkpoints, good.path)
         self._unread, self._not_finite = 0, None
         self.log.rewind(session.progress.records, events)
         factor = session.progress.rate_factor * RATE_FACTOR
@@ -287,7 +333,8 @@ class Loop:
             "losses": [loss if math.isfinite(loss) else str(loss) for loss in self._losses],
             "rollbacks": session.progress.rollbacks,
         }
-        write_diverged(path, record, session.data.train, stream, error.step)
+        if self.processes.is_first:
+            write_diverged(path, record, session.data.train, stream, error.step)
         files = [session.data.train.where(int(index)) for index in stream.step(error.step - 1).indices[:3]]
         raise Diverged(
             f"the loss is not finite at step {error.step:,}, after {MOST_ROLLBACKS} returns to a good checkpoint with "

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from vitrail.config import ModelConfig, TrainConfig, VitConfig
-from vitrail.errors import VitrailError
+from vitrail.errors import UsageError, VitrailError
 from vitrail.models import bit, resnet
 from vitrail.models.block import Block
 from vitrail.train.length import micro_batch, nearest_divisor
@@ -26,15 +26,21 @@ class OutOfMemory(VitrailError):
     exit_code = 6
 
 
-def first_micro_batch(model: ModelConfig, train: TrainConfig, device: torch.device, smallest: int) -> int:
-    """As many images at a time as the config says, or as an estimate says will fit."""
+def first_micro_batch(
+    model: ModelConfig, train: TrainConfig, device: torch.device, smallest: int, processes: int = 1
+) -> int:
+    """Images at a time over all processes: in each as many as the config says, or as an estimate says will fit."""
+    if train.batch_size < smallest * processes:
+        raise UsageError(
+            f"batch_size is {train.batch_size}", wanted=f"at least {smallest} for each of the {processes} processes"
+        )
     if train.micro_batch is not None:
-        return micro_batch(train.micro_batch, train.batch_size, smallest)
+        return micro_batch(train.micro_batch * processes, train.batch_size, smallest * processes)
     free = _free_bytes(device) * _SHARE_FOR_ACTIVATIONS
     fits = max(int(free / _bytes_per_image(model, train)), smallest)
     if device.type == "cpu":
         fits = min(fits, max(_CPU_MICRO_BATCH, smallest))
-    return nearest_divisor(fits, train.batch_size, smallest)
+    return nearest_divisor(fits * processes, train.batch_size, smallest * processes)
 
 
 def _bytes_per_image(model: ModelConfig, train: TrainConfig) -> float:

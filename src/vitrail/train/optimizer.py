@@ -1,11 +1,11 @@
 """The paper's optimisers over a network: who is decayed, who learns how fast, who stays as it is."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitrail.config import BitConfig, OptimConfig
 from vitrail.errors import UsageError
@@ -18,29 +18,28 @@ _BLOCK = re.compile(r"blocks\.(\d+)\.")
 
 @dataclass(frozen=True)
 class Place:
-    """A parameter, what it is called, and how high up in the network it is."""
+    """What a parameter that learns is called, and how far below the head it is."""
 
     name: str
-    parameter: nn.Parameter
-    layer: int
-    """0 for the embedding, block + 1, and depth + 1 for the norm and head above."""
-
-    @property
-    def is_kernel(self) -> bool:
-        """Whether it is the kernel of a dense layer or convolution: those alone are decayed."""
-        return self.parameter.ndim > 1 and not _NOT_KERNELS.search(self.name)
+    is_kernel: bool
+    """Of a dense layer or convolution: those alone are decayed."""
+    below: int
+    """0 for the norm and head above the blocks, 1 for the last block, depth + 1 for the embedding."""
 
 
-def build_optimizer(model: Classifier, optim: OptimConfig) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: Classifier, optim: OptimConfig, weights: Mapping[str, Tensor] | None = None
+) -> torch.optim.Optimizer:
     """AdamW or SGD as the original computes them: `p -= lr * (adam(g) + weight_decay * p)`, decay on kernels only.
 
     Each group carries `scale`, its factor on the learning rate, and all state is there before the first step.
+    `weights` are the tensors to move, by name, where those are not the parameters themselves.
     """
-    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
-    depth = _depth(model)
-    for place in trained(model, optim):
-        scale = optim.layer_decay ** (depth + 1 - place.layer)
-        groups.setdefault((place.is_kernel, scale), []).append(place.parameter)
+    weights = dict(model.named_parameters()) if weights is None else weights
+    groups: dict[tuple[bool, float], list[Tensor]] = {}
+    for place in learning(model, optim):
+        scale = optim.layer_decay**place.below
+        groups.setdefault((place.is_kernel, scale), []).append(weights[place.name])
     if not groups:
         raise UsageError(f"freeze is {optim.freeze}", wanted="at least the head left to train")
     listed = [
@@ -52,7 +51,7 @@ def build_optimizer(model: Classifier, optim: OptimConfig) -> torch.optim.Optimi
         }
         for (is_kernel, scale), parameters in groups.items()
     ]
-    on_gpu = next(model.parameters()).is_cuda
+    on_gpu = next(iter(weights.values())).is_cuda
     optimizer = (
         torch.optim.AdamW(listed, lr=optim.lr, betas=optim.betas, eps=optim.epsilon, fused=True, capturable=on_gpu)
         if optim.optimizer == "adam"
@@ -62,8 +61,9 @@ def build_optimizer(model: Classifier, optim: OptimConfig) -> torch.optim.Optimi
     return optimizer
 
 
-def trained(model: Classifier, optim: OptimConfig) -> Iterator[Place]:
+def learning(model: Classifier, optim: OptimConfig) -> tuple[Place, ...]:
     """The parameters that learn; the others are told that they do not."""
+    found = []
     depth = _depth(model)
     if optim.freeze > depth or (optim.freeze > 0 and isinstance(model.config, BitConfig)):
         raise UsageError(f"freeze is {optim.freeze}", wanted=f"at most the {depth} blocks of this network")
@@ -75,12 +75,14 @@ def trained(model: Classifier, optim: OptimConfig) -> Iterator[Place]:
         frozen = not is_head if optim.freeze == -1 else optim.freeze > 0 and layer <= optim.freeze
         parameter.requires_grad_(not frozen)
         if not frozen:
-            yield Place(name, parameter, layer)
+            is_kernel = parameter.ndim > 1 and not _NOT_KERNELS.search(name)
+            found.append(Place(name, is_kernel, depth + 1 - layer))
+    return tuple(found)
 
 
-def moments(optimizer: torch.optim.Optimizer, model: Classifier) -> dict[str, Tensor]:
+def moments(optimizer: torch.optim.Optimizer, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Everything the optimiser remembers, by what it is and for which parameter; the tensors themselves."""
-    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    names = {weight: name for name, weight in weights.items()}
     return {
         f"{kind}/{names[parameter]}": value
         for parameter, state in optimizer.state.items()

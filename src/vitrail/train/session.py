@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from vitrail.config import RunConfig, VitConfig
 from vitrail.data import Batch, Preparation, Source, Stream, resident_batches, training_batches
@@ -17,6 +16,7 @@ from vitrail.errors import DataError, UsageError
 from vitrail.evaluate import Predictions, classify
 from vitrail.models import Classifier
 from vitrail.runtime.counter import random_words
+from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
 from vitrail.train.average import Average
 from vitrail.train.checkpoint import Checkpoint, Tensors
@@ -24,10 +24,12 @@ from vitrail.train.graphs import GraphedStep
 from vitrail.train.length import total_steps
 from vitrail.train.memory import checkpoint_blocks
 from vitrail.train.objective import Objective, build_objective
-from vitrail.train.optimizer import build_optimizer, moments
+from vitrail.train.optimizer import build_optimizer, learning, moments
 from vitrail.train.progress import Progress, read_progress
 from vitrail.train.schedule import learning_rate, resolved
 from vitrail.train.sources import RunData
+from vitrail.train.spread import Network, Whole
+from vitrail.train.spreading import Placement, spread_out
 from vitrail.train.step import TrainingStep
 
 Advance = Callable[[int], None]
@@ -46,16 +48,23 @@ class Session:
         progress: Progress,
         device: torch.device,
         objective: Objective | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self.config, self.data, self.progress, self.device = config, data, progress, device
+        self.processes: Processes = ALONE if placement is None else placement.processes
         self.model = model.to(device)
         if device.type == "cuda" and _has_convolutions(config):
             self.model = self.model.to(memory_format=torch.channels_last)
         if config.train.checkpoint_activations:
             checkpoint_blocks(self.model)
-        self.optimizer = build_optimizer(self.model, config.optim)
+        # Before it is spread: what does not learn has no gradient to share.
+        learning(self.model, config.optim)
+        self.spread: Whole = spread_out(self.model, config.train, placement)
+        self.optimizer = build_optimizer(self.model, config.optim, self.spread.weights)
         self.train_mode()
-        self.average = Average(self.model, config.train.average) if config.train.average else None
+        self.average = (
+            Average(self.spread.held(), self.spread.weights, config.train.average) if config.train.average else None
+        )
         self._objective = objective or build_objective(config.train)
         self._is_random = _has_dropout(config)
         self._generator = _generator(device)
@@ -80,13 +89,19 @@ class Session:
 
     @property
     def accumulation(self) -> int:
-        """Micro-batches in a batch."""
+        """Micro-batches in a batch; the images of one lie in all processes."""
         return self.config.train.batch_size // self.progress.micro_batch
 
     def batches(self) -> Iterator[Batch]:
-        """The micro-batches from the present step on."""
+        """The micro-batches from the present step on: this process's share of each."""
         source, progress = self.data.train, self.progress
-        stream = Stream(length=len(source), batch_size=progress.micro_batch, seed=self.config.train.seed)
+        stream = Stream(
+            length=len(source),
+            batch_size=progress.micro_batch,
+            seed=self.config.train.seed,
+            rank=self.processes.rank,
+            ranks=self.processes.ranks,
+        )
         # A time limit may make a run longer again, but never longer than it was asked to be.
         steps = max(progress.steps, total_steps(self.config.train, len(source)))
         start, stop = progress.step * self.accumulation, steps * self.accumulation
@@ -107,9 +122,10 @@ class Session:
         return learning_rate(schedule, self.progress.step) * self.progress.rate_factor
 
     def seed_dropout(self, micro: int) -> None:
-        """Dropout is a function of (seed, step, micro-batch): it needs no state to be saved."""
+        """Dropout is a function of (seed, step, micro-batch, process): it needs no state to be saved."""
         if self._is_random:
-            self._generator.manual_seed(word(self.config.train.seed, Purpose.DROPOUT, self.progress.step, micro))
+            share = micro * self.processes.ranks + self.processes.rank
+            self._generator.manual_seed(word(self.config.train.seed, Purpose.DROPOUT, self.progress.step, share))
 
     def set_numbers(self) -> None:
         """Hand the learning rate and the share of the average to the device, for the update that follows."""
@@ -129,50 +145,59 @@ class Session:
         self.step = self._build_step()
 
     def evaluate(self, source: Source, advance: Advance | None = None) -> Predictions:
-        """What the present weights, or their average, say about a source."""
-        weights = self.weights()
+        """What the present weights, or their average, say about a source; each process takes a share of it."""
         self.model.eval()
         try:
-            return classify(
-                lambda images: functional_call(self.model, weights, (images,)),
-                source,
-                self.preparation,
-                batch_size=min(max(self.progress.micro_batch, 64), 512),
-                device=self.device,
-                workers=self.data.workers,
-                bfloat16=self.config.train.precision == "bfloat16",
-                sigmoid=self.config.train.loss == "sigmoid",
-                advance=advance,
-            )
+            with self.spread.with_weights(self._best_weights()) as network:
+                return self.classify(network, source, advance)
         finally:
             self.train_mode()
 
+    def classify(self, network: Network, source: Source, advance: Advance | None = None) -> Predictions:
+        """What a network says about a source that is prepared as the run prepares its images."""
+        return classify(
+            network,
+            source,
+            self.preparation,
+            batch_size=min(max(self.progress.micro_batch // self.processes.ranks, 64), 512),
+            device=self.device,
+            workers=self.data.workers,
+            bfloat16=self.config.train.precision == "bfloat16",
+            sigmoid=self.config.train.loss == "sigmoid",
+            advance=advance,
+            processes=self.processes,
+        )
+
     def weights(self) -> dict[str, Tensor]:
-        """What is evaluated and kept: the average where there is one."""
-        return dict(self.model.state_dict()) if self.average is None else self.average.state
+        """What is kept: the average, or the weights where there is none; all processes ask, and the first gets it."""
+        return self._whole(self._best_weights())
 
     def tensors(self) -> Tensors:
-        """Everything a checkpoint has to hold."""
-        kept: Tensors = {"model": dict(self.model.state_dict()), "optimizer": moments(self.optimizer, self.model)}
-        if self.average is not None:
-            kept["average"] = self.average.state
-        return kept
+        """Everything a checkpoint has to hold, whole; all processes ask together, and the first gets it."""
+        return {name: self._whole(group) for name, group in self._held().items()}
+
+    def bytes_to_save(self) -> tuple[int, int]:
+        """Of all tensors of a checkpoint, and of the weights that are kept."""
+        held = self._held()
+        sizes = {name: sum(map(self._whole_bytes, group.items())) for name, group in held.items()}
+        return sum(sizes.values()), sizes["model"]
 
     @torch.no_grad()
     def load(self, checkpoint: Checkpoint) -> None:
         """Take over the tensors and the progress of a checkpoint, in place: captured graphs stay valid."""
-        for name, group in self.tensors().items():
+        for name, group in self._held().items():
             for key, tensor in group.items():
                 stored = checkpoint.tensors.get(name, {}).get(key)
-                if stored is None or stored.shape != tensor.shape:
+                shape = self.spread.shape(_weight(key), tensor)
+                if stored is None or stored.shape != shape:
                     came = "is not there" if stored is None else f"has shape {tuple(stored.shape)}"
                     raise UsageError(
                         f"the tensor {key!r} of {name} {came}",
-                        wanted=f"shape {tuple(tensor.shape)}",
+                        wanted=f"shape {tuple(shape)}",
                         where=str(checkpoint.path),
                         fix="What changed does not fit this checkpoint: change it back, or begin a new run.",
                     )
-                tensor.copy_(stored)
+                tensor.copy_(self.spread.part(_weight(key), stored))
         progress = read_progress(checkpoint.state)
         if self.config.train.batch_size % progress.micro_batch:
             raise DataError(
@@ -195,11 +220,35 @@ class Session:
             if isinstance(module, nn.BatchNorm2d) and not module.weight.requires_grad:
                 module.eval()
 
+    def _best_weights(self) -> dict[str, Tensor]:
+        return self.spread.held() if self.average is None else self.average.state
+
+    def _held(self) -> Tensors:
+        """What this process has of everything in a checkpoint: the tensors themselves."""
+        held: Tensors = {"model": self.spread.held(), "optimizer": moments(self.optimizer, self.spread.weights)}
+        if self.average is not None:
+            held["average"] = self.average.state
+        return held
+
+    def _whole(self, group: dict[str, Tensor]) -> dict[str, Tensor]:
+        wholes = ((key, self.spread.whole(_weight(key), tensor)) for key, tensor in group.items())
+        return {key: whole for key, whole in wholes if self.processes.is_first}
+
+    def _whole_bytes(self, item: tuple[str, Tensor]) -> int:
+        key, tensor = item
+        return self.spread.shape(_weight(key), tensor).numel() * tensor.element_size()
+
     def _build_step(self) -> TrainingStep | GraphedStep:
         train = self.config.train
-        plain = TrainingStep(self.model, self.optimizer, self._objective, train, self.config.optim, self.average)
+        plain = TrainingStep(self.spread, self.optimizer, self._objective, train, self.config.optim, self.average)
         graphed = self.device.type == "cuda" and train.compile and not train.checkpoint_activations
+        graphed = graphed and self.spread.can_be_captured
         return GraphedStep(plain) if graphed else plain
+
+
+def _weight(key: str) -> str:
+    """The weight that a tensor of a checkpoint belongs to: moments are called "exp_avg/head.weight"."""
+    return key.rpartition("/")[2]
 
 
 def digest(data: RunData) -> str:

@@ -37,7 +37,7 @@ class RunData:
     workers: int
 
 
-def open_run_data(config: DataConfig, device: torch.device, checking: Checking) -> RunData:
+def open_run_data(config: DataConfig, device: torch.device, checking: Checking, processes: int = 1) -> RunData:
     """Open and read every image that the run will need; bad files stop it here, before the first step."""
     options = OpenOptions(
         root=Path(config.root) if config.root else None, download=config.download, allow_empty=config.allow_empty
@@ -66,14 +66,20 @@ def open_run_data(config: DataConfig, device: torch.device, checking: Checking) 
     if share:
         train, held_out = hold_out(train, share)
     test = opened_if_there("test") if config.test and "test" not in learnt else None
-    return RunData(train=train, held_out=held_out, test=test, workers=_workers(config.workers, train, device))
+    return RunData(
+        train=train, held_out=held_out, test=test, workers=_workers(config.workers, train, device, processes)
+    )
 
 
-def _workers(asked: int | None, train: Source, device: torch.device) -> int:
-    """As many as said; else none for a set that lives in memory, and on a CPU few, because training needs it."""
+def _workers(asked: int | None, train: Source, device: torch.device, processes: int) -> int:
+    """As many as said; else none for a set that lives in memory, and on a CPU few, because training needs it.
+
+    The processes of a run that are on one machine share its cores.
+    """
     if asked is not None:
         return asked
     if can_be_resident(train):
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_WORKERS) if device.type == "cuda" else max(1, cores // 4)
+    mine = max(1, cores // processes)
+    return min(mine, _MOST_WORKERS) if device.type == "cuda" else max(1, mine // 4)

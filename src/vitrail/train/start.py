@@ -9,6 +9,7 @@ import torch
 from vitrail.config import RunConfig, to_json
 from vitrail.errors import UsageError
 from vitrail.models import Classifier, build
+from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import (
@@ -21,48 +22,69 @@ from vitrail.train.folder import (
     versions,
     write_record,
 )
-from vitrail.train.length import total_steps
+from vitrail.train.length import micro_batch, total_steps
 from vitrail.train.memory import first_micro_batch
 from vitrail.train.objective import Objective
 from vitrail.train.progress import Progress
 from vitrail.train.session import Session, word
 from vitrail.train.sources import Checking, RunData, open_run_data
+from vitrail.train.spreading import Placement
 from vitrail.weights.adapt import adapt, with_classes
 from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.load import read_checkpoint
 
 
 def begin(
-    config: RunConfig, data: RunData, folder: RunFolder, device: torch.device, objective: Objective | None = None
+    config: RunConfig,
+    data: RunData,
+    folder: RunFolder,
+    device: torch.device,
+    objective: Objective | None = None,
+    placement: Placement | None = None,
 ) -> Session:
     """A new run in a new folder."""
+    processes = _processes(placement)
+    with processes.together():
+        # Found here once and written down: mixing and BatchNorm look at the images of one piece.
+        pieces = -(-_first_progress(config, data, device, processes).micro_batch // processes.ranks)
+        config = replace(config, train=replace(config.train, micro_batch=pieces))
+        progress = _first_progress(config, data, device, processes)
+        if processes.is_first:
+            _ensure_new(folder)
+        set_determinism(config)
+        model = first_model(config, data.train.classes)
+    session = Session(config, model, data, progress, device, objective, placement)
+    with processes.together():
+        if processes.is_first:
+            _write_beginning(session, folder)
+    return session
+
+
+def _ensure_new(folder: RunFolder) -> None:
     if folder.config.exists():
         raise UsageError(
             "there is a run already",
             where=str(folder.path),
             fix=f"Go on with it ({folder.resume_command}), or choose another --name.",
         )
-    # Found here once and written down: mixing and BatchNorm look at the images of one piece.
-    pieces = _first_progress(config, data, device).micro_batch
-    config = replace(config, train=replace(config.train, micro_batch=pieces))
-    session = _first_session(config, data, device, objective)
-    held = sum(tensor.nbytes for group in session.tensors().values() for tensor in group.values())
-    weights = sum(tensor.nbytes for tensor in session.weights().values())
+
+
+def _write_beginning(session: Session, folder: RunFolder) -> None:
+    held, weights = session.bytes_to_save()
     checkpoints.ensure_space(folder.checkpoints, (checkpoints.KEPT + 1) * held + 2 * weights)
     write_record(
         folder,
         RunRecord(
             format=FORMAT,
-            config=config,
-            classes=data.train.classes,
+            config=session.config,
+            classes=session.data.train.classes,
             digest=session.digest,
-            counts=counts(data),
+            counts=counts(session.data),
             command=command_line(),
             versions=versions(),
-            device=device_name(device),
+            device=device_name(session.device),
         ),
     )
-    return session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +94,8 @@ class Allowed:
     changed: bool = False
     workers: int | None = None
     root: str | None = None
+    micro_batch: int | None = None
+    """Images at a time in each process."""
 
 
 def resume(
@@ -80,14 +104,51 @@ def resume(
     checking: Checking,
     allowed: Allowed | None = None,
     objective: Objective | None = None,
+    placement: Placement | None = None,
 ) -> Session:
     """Go on where the newest whole checkpoint ends; a config or data that changed since is refused."""
     allowed = allowed or Allowed()
-    record = read_run(folder)
-    config = record.config
+    processes = _processes(placement)
+    with processes.together():
+        record = read_run(folder)
+        config = record.config
     place = {"workers": allowed.workers, "root": allowed.root}
     where = {name: value for name, value in place.items() if value is not None}
-    data = open_run_data(replace(config.data, **where), device, checking)
+    data = processes.in_turn(
+        lambda: open_run_data(replace(config.data, **where), device, checking, processes.local_ranks)
+    )
+    with processes.together():
+        _ensure_classes(record, data)
+        there = tuple(checkpoints.listed(folder.checkpoints))
+        # Killed before its first checkpoint: the config is all there is, and all that is needed.
+        found = checkpoints.newest(folder.checkpoints) if there else None
+        model = first_model(config, data.train.classes) if found is None else build(config.model)
+        progress = _first_progress(config, data, device, processes)
+        set_determinism(config)
+    session = Session(config, model, data, progress, device, objective, placement)
+    with processes.together():
+        if found is not None:
+            _take_over(session, found, record, allowed)
+            session.resumed_from, session.checkpoints = found.path, there
+    return session
+
+
+def refuse_other(folder: RunFolder, config: RunConfig) -> None:
+    """Refuse to go on with a run under this name when another one is asked for."""
+    found = read_run(folder).config
+    # Where images are read from, by how many workers and how many at a time, makes no other run.
+    data = replace(config.data, workers=found.data.workers, root=found.data.root)
+    train = replace(config.train, micro_batch=found.train.micro_batch)
+    if changes := differences(to_json(found), to_json(replace(config, data=data, train=train))):
+        raise UsageError(
+            f"the run of this name is another one: {'; '.join(changes)}",
+            where=str(folder.path),
+            fix="Give the command that began it, or choose another --name.",
+        )
+
+
+def _ensure_classes(record: RunRecord, data: RunData) -> None:
+    config = record.config
     if len(data.train.classes) != config.model.num_classes:
         raise UsageError(
             f"the data has {len(data.train.classes)} classes",
@@ -95,13 +156,11 @@ def resume(
             where=config.data.data,
             fix="Put the data back as it was, or begin a new run.",
         )
-    if not checkpoints.listed(folder.checkpoints):
-        # Killed before its first checkpoint: the config is all there is, and all that is needed.
-        return _first_session(config, data, device, objective)
-    there = tuple(checkpoints.listed(folder.checkpoints))
-    found = checkpoints.newest(folder.checkpoints)
-    set_determinism(config)
-    session = Session(config, build(config.model), data, Progress(steps=1, micro_batch=1), device, objective)
+
+
+def _take_over(session: Session, found: checkpoints.Checkpoint, record: RunRecord, allowed: Allowed) -> None:
+    """The tensors and the progress of a checkpoint, for the processes there are now."""
+    config, data, first = session.config, session.data, session.progress
     changes = differences(found.state.get("config"), to_json(config))
     if session.digest != found.state.get("data"):
         changes += differences(list(record.classes), list(data.train.classes), "classes")
@@ -110,35 +169,49 @@ def resume(
     if changes and not allowed.changed:
         raise UsageError(
             f"the run has changed since its last checkpoint: {'; '.join(changes)}",
-            where=str(folder.path),
+            where=str(found.path.parent.parent),
             fix="Change it back, or go on with --allow-changed, no longer exactly.",
         )
     session.load(found)
-    session.resumed_from, session.checkpoints = found.path, there
     if changes:
         # The length and the pieces are part of the progress, which was computed from what is no longer so.
-        first = _first_progress(config, data, device)
         if first.steps < session.progress.step:
             raise UsageError(
                 f"the run is at step {session.progress.step:,}",
                 wanted=f"a length of at least that, not {first.steps:,}",
             )
         session.progress = replace(session.progress, steps=first.steps, micro_batch=first.micro_batch)
-    return session
+        return
+    _settle_pieces(session, found.state.get("processes", 1), allowed.micro_batch)
 
 
-def _first_session(config: RunConfig, data: RunData, device: torch.device, objective: Objective | None) -> Session:
-    set_determinism(config)
-    progress = _first_progress(config, data, device)
-    return Session(config, first_model(config, data.train.classes), data, progress, device, objective)
+def _settle_pieces(session: Session, processes_then: int, asked: int | None) -> None:
+    """As many images at a time in each process as before, or as asked; the batch stays as it is."""
+    now, progress = session.processes.ranks, session.progress
+    then = processes_then if isinstance(processes_then, int) and processes_then > 0 else 1
+    if now == then and asked is None:
+        return
+    wanted = asked or -(-progress.micro_batch // then)
+    size = micro_batch(wanted * now, session.config.train.batch_size, _smallest(session.config) * now)
+    if (size, now) != (progress.micro_batch, then):
+        event = {"event": "processes", "step": progress.step, "from": then, "processes": now, "micro_batch": size}
+        session.progress = progress.with_event(event, micro_batch=size)
 
 
-def _first_progress(config: RunConfig, data: RunData, device: torch.device) -> Progress:
-    smallest = 2 if config.augment.is_mixing else 1
+def _first_progress(config: RunConfig, data: RunData, device: torch.device, processes: Processes) -> Progress:
     return Progress(
         steps=total_steps(config.train, len(data.train)),
-        micro_batch=first_micro_batch(config.model, config.train, device, smallest),
+        micro_batch=first_micro_batch(config.model, config.train, device, _smallest(config), processes.ranks),
     )
+
+
+def _smallest(config: RunConfig) -> int:
+    """Images that a piece of a batch needs in each process."""
+    return 2 if config.augment.is_mixing else 1
+
+
+def _processes(placement: Placement | None) -> Processes:
+    return ALONE if placement is None else placement.processes
 
 
 def counts(data: RunData) -> dict[str, int]:

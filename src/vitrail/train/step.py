@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitrail.config import OptimConfig, TrainConfig
 from vitrail.train.average import Average
 from vitrail.train.objective import Objective, hits
+from vitrail.train.spread import Whole
 
 
 @dataclass(frozen=True)
@@ -33,22 +34,23 @@ class TrainingStep:
 
     def __init__(
         self,
-        model: nn.Module,
+        spread: Whole,
         optimizer: torch.optim.Optimizer,
         objective: Objective,
         train: TrainConfig,
         optim: OptimConfig,
         average: Average | None,
     ) -> None:
-        self.device = next(model.parameters()).device
+        self.device = next(spread.model.parameters()).device
         self.average = average
-        self._forward = torch.compile(model) if train.compile else model
-        self._optimizer, self._objective = optimizer, objective
+        self._spread, self._optimizer, self._objective = spread, optimizer, objective
+        # Over several processes torch takes the mean of gradients, and the gradient of a batch is their sum.
+        self._times = spread.processes.ranks
         self._batch_size, self._clip = train.batch_size, optim.clip
         self._autocast = train.precision == "bfloat16"
-        self._trained: list[nn.Parameter] = [p for group in optimizer.param_groups for p in group["params"]]
+        self._trained: list[Tensor] = [p for group in optimizer.param_groups for p in group["params"]]
         # Statistics of BatchNorm, with a copy of what they were after the last update.
-        self._buffers = [(value, value.clone()) for value in model.buffers()]
+        self._buffers = [(value, value.clone()) for value in spread.model.buffers()]
         # Values that change from step to step live on the device, so that a captured graph can read them.
         self.learning_rate, self.average_share = self._number(), self._number()
         self._loss, self._hits = self._number(), self._number()
@@ -59,13 +61,14 @@ class TrainingStep:
         self.keeps_gradients = False
         """Whether gradients stay where they are in memory, as a captured graph needs them to."""
 
-    def accumulate(self, images: Tensor, targets: Tensor) -> None:
-        """Forward and backward: adds the gradient of `sum(losses) / batch_size`."""
-        with self._precision():
-            logits = self._forward(images)
-        logits = logits.float()
-        loss = self._objective(logits, targets).sum() / self._batch_size
-        loss.backward()
+    def accumulate(self, images: Tensor, targets: Tensor, *, is_last: bool = True) -> None:
+        """Forward and backward: adds the gradient of `sum(losses) / batch_size`; all processes join after the last."""
+        with self._spread.piece(is_last):
+            with self._precision():
+                logits = self._spread.forward(images)
+            logits = logits.float()
+            loss = self._objective(logits, targets).sum() / self._batch_size
+            (loss if self._times == 1 else loss * self._times).backward()
         with torch.no_grad():
             self._loss += loss.detach()
             self._hits += hits(logits, targets).sum() / self._batch_size
@@ -73,9 +76,12 @@ class TrainingStep:
     @torch.no_grad()
     def update(self) -> None:
         """`g = g * min(1, clip / |g|)`, then the optimiser, then the average; nothing moves if |g| is not finite."""
-        gradients = [p.grad for p in self._trained if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        finite = torch.isfinite(norm) & torch.isfinite(self._loss)
+        gradients = self._spread.gradients(self._trained)
+        norm = self._spread.norm(gradients)
+        seen = torch.stack([self._loss, self._hits])
+        self._spread.total_(seen)
+        finite = torch.isfinite(norm) & torch.isfinite(seen[0])
+        self._spread.share_statistics()
         if self._clip is not None:
             torch._foreach_mul_(gradients, torch.where(norm < self._clip, 1.0, self._clip / norm))  # type: ignore[reportPrivateImportUsage]
         for group in self._optimizer.param_groups:
@@ -88,7 +94,7 @@ class TrainingStep:
             kept.copy_(value)
         if self.average is not None:
             self.average.update(self.average_share * finite)
-        self._history.index_copy_(0, self._row, torch.stack([self._loss, self._hits, norm, finite.float()])[None])
+        self._history.index_copy_(0, self._row, torch.cat([seen, torch.stack([norm, finite.float()])])[None])
         self._row.add_(1).remainder_(len(self._history))
         self._zero()
 
@@ -102,6 +108,7 @@ class TrainingStep:
     def _zero(self) -> None:
         self._loss.zero_()
         self._hits.zero_()
+        self._spread.forget_gradients()
         for parameter in self._trained:
             if not self.keeps_gradients:
                 parameter.grad = None

@@ -3,17 +3,22 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 from vitrail.errors import VitrailError
+from vitrail.runtime.processes import Processes
+
+_ECHO_SECONDS = 2.0
 
 
 class Stopped(VitrailError):
     """A run that was asked to stop, and can go on."""
 
     exit_code = 75
+    is_shared = True
 
 
 class Interrupted(BaseException):
@@ -21,10 +26,15 @@ class Interrupted(BaseException):
 
 
 class Stopping:
-    """Whether someone asked the run to stop."""
+    """Whether someone asked the run to stop.
 
-    def __init__(self) -> None:
+    One of several processes never stops by itself in the middle of something: the others would wait for it.
+    """
+
+    def __init__(self, *, is_alone: bool = True) -> None:
         self.is_asked = False
+        self._is_alone = is_alone
+        self._asked_at = 0.0
         self._may_interrupt = False
         self._process = os.getpid()
 
@@ -45,6 +55,9 @@ class Stopping:
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """Here a signal need not wait: no weight is being changed."""
+        if not self._is_alone:
+            yield
+            return
         # Before the question, so that a signal between the two is not left waiting.
         self._may_interrupt = True
         try:
@@ -54,15 +67,24 @@ class Stopping:
         finally:
             self._may_interrupt = False
 
+    def obey(self, processes: Processes) -> None:
+        """Where all processes of a run meet: stop when any of them was asked to."""
+        if not self._is_alone and processes.agree(self.is_asked)[0]:
+            raise Interrupted
+
     def _heard(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() != self._process:
             # A worker that has only just been forked: Ctrl-C is answered by its parent.
             if number == signal.SIGTERM:
                 os._exit(128 + number)
             return
-        if self.is_asked and number == signal.SIGINT:
+        if self.is_asked and number == signal.SIGINT and not self._is_echo():
             raise KeyboardInterrupt
-        self.is_asked = True
+        self.is_asked, self._asked_at = True, time.monotonic()
         if self._may_interrupt:
             self._may_interrupt = False
             raise Interrupted
+
+    def _is_echo(self) -> bool:
+        """Of several processes each hears one Ctrl-C twice: from the terminal and from the launcher."""
+        return not self._is_alone and time.monotonic() - self._asked_at < _ECHO_SECONDS

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,14 @@ from vitrail.config import DataConfig, from_json, to_json
 from vitrail.errors import UsageError
 from vitrail.runtime.lock import only_one
 from vitrail.runtime.out_of_memory import release_memory
+from vitrail.runtime.processes import ALONE
 from vitrail.train.divergence import Diverged
 from vitrail.train.finish import Outcome
 from vitrail.train.folder import RunFolder, differences, read_run
 from vitrail.train.log import read_log
 from vitrail.train.session import Session
 from vitrail.train.sources import Checking, open_run_data
+from vitrail.train.spreading import Placement
 from vitrail.train.start import Allowed, begin, resume
 from vitrail.train.stopping import Interrupted, Stopped, Stopping
 from vitrail.transfer.folder import FinetuneFolder, keep_first, write_plan
@@ -39,34 +41,42 @@ class Finetuning:
         checking: Checking,
         train: Train,
         allowed: Allowed | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self.plan, self.folder, self.device = plan, folder, device
         self._checking, self._train, self._allowed = checking, train, allowed or Allowed()
-        self._stopping = Stopping()
+        self._placement = placement
+        self._processes = ALONE if placement is None else placement.processes
+        self._stopping = Stopping(is_alone=self._processes.ranks == 1)
 
     def run(self) -> Result:
         """Sweep, choose, train on everything, and write the result; raises `Stopped` when a signal came."""
-        busy = f"another process is working on {self.folder.path}"
-        with self._nothing_left_of_nothing(), only_one(self.folder.lock, busy=busy), self._stoppable():
+        with self._nothing_left_of_nothing(), self._held(), self._stoppable():
             trials = [self._trial(run) for run in sweep_runs(self.plan)]
             chosen = choose_rate(trials).lr if trials else self.plan.rates[0]
             planned = final_runs(self.plan, chosen)
             finals = [self._final(run) for run in planned]
             result = make_result(self.plan, trials, chosen, finals)
-            keep_first(self.folder, self.folder.run(planned[0].folder))
-            write_result(self.folder.result, result)
+            with self._processes.together():
+                if self._processes.is_first:
+                    keep_first(self.folder, self.folder.run(planned[0].folder))
+                    write_result(self.folder.result, result)
             return result
 
     def _trial(self, run: PlannedRun) -> Trial:
         """A rate that leads nowhere is a finding, not the end."""
         folder = self.folder.run(run.folder)
+        first_says = self._processes.first_says
         try:
-            done = None if (folder.path / "diverged.json").exists() else self._done(run)
+            done = None if first_says((folder.path / "diverged.json").exists) else self._done(run)
         except Diverged:
             done = None
-        # A run that has ended and was only to choose a rate need not be able to go on.
-        shutil.rmtree(folder.checkpoints, ignore_errors=True)
-        measured, seconds = (_measured(done), done["seconds"]) if done else (None, _seconds_so_far(folder))
+        if self._processes.is_first:
+            # A run that has ended and was only to choose a rate need not be able to go on.
+            shutil.rmtree(folder.checkpoints, ignore_errors=True)
+        measured, seconds = (
+            (_measured(done), done["seconds"]) if done else (None, first_says(lambda: _seconds_so_far(folder)))
+        )
         return Trial(lr=run.config.optim.lr, folder=run.folder, measured=measured, seconds=seconds)
 
     def _final(self, run: PlannedRun) -> Final:
@@ -76,11 +86,12 @@ class Finetuning:
     def _done(self, run: PlannedRun) -> dict[str, Any]:
         """The last record of a run, which is trained first where it has not ended yet."""
         folder = self.folder.run(run.folder)
-        if (record := _last_record(folder)) is None:
+        if (record := self._processes.first_says(lambda: _last_record(folder))) is None:
+            self._stopping.obey(self._processes)
             with self._stopping.interruptible():
                 session = self._session(run, folder)
             # Not before: what cannot even begin leaves no plan behind.
-            if not self.folder.config.exists():
+            if self._processes.is_first and not self.folder.config.exists():
                 write_plan(self.folder, self.plan)
             self._train(session, folder, run)
             del session
@@ -88,18 +99,21 @@ class Finetuning:
             if run.config.train.compile:
                 # Else the compiler takes the next network for this one in a new shape, and gives up after a few.
                 torch.compiler.reset()
-            record = _last_record(folder)
+            record = self._processes.first_says(lambda: _last_record(folder))
             assert record is not None
         else:
             self._refuse_changes(run, folder)
         return record
 
     def _session(self, run: PlannedRun, folder: RunFolder) -> Session:
-        if folder.config.exists():
-            self._refuse_changes(run, folder)
-            return resume(folder, self.device, self._checking, self._allowed)
-        data = open_run_data(self._here(run.config.data), self.device, self._checking)
-        return begin(run.config, data, folder, self.device)
+        processes = self._processes
+        if processes.first_says(folder.config.exists):
+            with processes.together():
+                self._refuse_changes(run, folder)
+            return resume(folder, self.device, self._checking, self._allowed, placement=self._placement)
+        where = self._here(run.config.data)
+        data = processes.in_turn(lambda: open_run_data(where, self.device, self._checking, processes.local_ranks))
+        return begin(run.config, data, folder, self.device, placement=self._placement)
 
     def _here(self, data: DataConfig) -> DataConfig:
         """The same data read from another place, or by more processes, where that was asked for."""
@@ -122,12 +136,22 @@ class Finetuning:
             )
 
     @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The lock of the whole, which the first of several processes holds for all."""
+        with ExitStack() as held:
+            with self._processes.together():
+                if self._processes.is_first:
+                    busy = f"another process is working on {self.folder.path}"
+                    held.enter_context(only_one(self.folder.lock, busy=busy))
+            yield
+
+    @contextmanager
     def _nothing_left_of_nothing(self) -> Iterator[None]:
         """A mistake that is found before the first run has begun leaves no folder."""
         try:
             yield
         except BaseException:
-            if not self.folder.config.exists():
+            if self._processes.is_first and not self.folder.config.exists():
                 self.folder.lock.unlink(missing_ok=True)
                 with suppress(OSError):
                     self.folder.path.rmdir()

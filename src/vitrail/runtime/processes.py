@@ -1,0 +1,260 @@
+"""The processes of one run: who they are, and what they tell each other.
+
+`torchrun` starts them and torch.distributed joins them. Numbers of the network travel between devices (nccl on GPUs);
+what the processes have to agree on besides goes through a second group on CPUs, which never waits for a GPU and
+notices at once when a process is gone. Everything is sent as numbers or JSON, never as pickles.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from vitrail.errors import UsageError, VitrailError
+
+Value = TypeVar("Value")
+
+# One process writes a large checkpoint while the others wait; a process that died is noticed without this.
+_PATIENCE = timedelta(hours=2)
+_SECONDS_TO_VANISH = 3.0
+_PLACE_BYTES = 512
+_SIGNS_OF_A_LOSS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe", "socket")
+
+
+class LostProcess(VitrailError):
+    """Another process of the run is gone."""
+
+    exit_code = 7
+
+    def __init__(self, came: str, *, fix: str = "", gone: tuple[int, ...] = ()) -> None:
+        super().__init__(came, fix=fix)
+        self.gone = gone
+
+
+class Elsewhere(VitrailError):
+    """Another process failed and says why; this one ends with it, silently."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("another process of the run failed")
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processes:
+    """One of the processes of a run, and its line to the others; a process alone needs no line."""
+
+    rank: int = 0
+    ranks: int = 1
+    local_ranks: int = 1
+    """Those on this machine."""
+    control: Any = None
+    """The group on CPUs; none for a process alone."""
+    places: tuple[tuple[str, int], ...] = ()
+    """Machine and process id of each rank."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes and speaks."""
+        return self.rank == 0
+
+    def agree(self, *values: float) -> list[float]:
+        """The largest of what each process says, value by value: a wish of one is a wish of all."""
+        if self.control is None:
+            return list(values)
+        numbers = torch.tensor(values, dtype=torch.float64)
+        with self.noticing():
+            dist.all_reduce(numbers, dist.ReduceOp.MAX, group=self.control)
+        return numbers.tolist()
+
+    def told(self, value: Value) -> Value:
+        """What the first process says; a value that JSON can hold."""
+        if self.control is None:
+            return value
+        text = json.dumps(value if self.is_first else None).encode()
+        size = torch.tensor(len(text))
+        with self.noticing():
+            dist.broadcast(size, 0, group=self.control)
+            letters = torch.zeros(int(size), dtype=torch.uint8)
+            if self.is_first:
+                letters.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+            dist.broadcast(letters, 0, group=self.control)
+        return json.loads(letters.numpy().tobytes())
+
+    def first_says(self, make: Callable[[], Value]) -> Value:
+        """What the first process finds, in every process; when it fails, all end. A value that JSON can hold."""
+        with self.together():
+            value = make() if self.is_first else None
+        return self.told(value)  # type: ignore[return-value]
+
+    def gathered(self, part: np.ndarray, length: int) -> np.ndarray:
+        """Rows that were dealt out one by one, rank after rank, as one array of `length` rows in every process."""
+        if self.control is None:
+            return part
+        share = -(-length // self.ranks)
+        padded = torch.zeros(share, *part.shape[1:], dtype=torch.from_numpy(part).dtype)
+        padded[: len(part)] = torch.from_numpy(part)
+        parts = [torch.empty_like(padded) for _ in range(self.ranks)]
+        with self.noticing():
+            dist.all_gather(parts, padded, group=self.control)
+        return torch.stack(parts, dim=1).flatten(0, 1)[:length].numpy()
+
+    def wait(self) -> None:
+        """Until every process is here."""
+        self.agree(0)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What fails in one process ends all of them, and the first that failed says why."""
+        try:
+            yield
+        except VitrailError as error:
+            codes = self._codes(error.exit_code)
+            if next(rank for rank, code in enumerate(codes) if code) != self.rank:
+                raise Elsewhere(error.exit_code) from None
+            raise
+        if any(codes := self._codes(0)):
+            raise Elsewhere(next(code for code in codes if code))
+
+    def in_turn(self, make: Callable[[], Value]) -> Value:
+        """The first process does it, then all others, which find what it downloaded or cached; one failure ends all."""
+        made: list[Value] = []
+        for first in (True, False):
+            with self.together():
+                if self.is_first == first:
+                    made.append(make())
+        return made[0]
+
+    def lost(self, error: BaseException) -> LostProcess | None:
+        """What to tell where an error means that another process is gone; none for any other error."""
+        if isinstance(error, LostProcess):
+            return error
+        text = str(error).lower()
+        is_loss = isinstance(error, RuntimeError) and any(sign in text for sign in _SIGNS_OF_A_LOSS)
+        if self.control is None or not (is_loss or isinstance(error, dist.DistError)):
+            return None
+        gone = self._gone()
+        names = ", ".join(f"{rank} (id {self.places[rank][1]})" for rank in gone)
+        came = f"process {names} of {self.ranks} is gone" if names else f"one of the {self.ranks} processes is gone"
+        if len(gone) > 1:
+            # Which of them went first cannot be seen: the others may have ended because of it.
+            came = f"processes {names} of {self.ranks} are gone"
+        return LostProcess(came, gone=gone)
+
+    @contextmanager
+    def noticing(self) -> Iterator[None]:
+        """A failure to talk to the others is told as what it is: one of them is gone."""
+        try:
+            yield
+        except RuntimeError as error:
+            if (lost := self.lost(error)) is not None:
+                raise lost from None
+            raise
+
+    def _codes(self, mine: int) -> list[int]:
+        codes = [0.0] * self.ranks
+        codes[self.rank] = mine
+        return [int(code) for code in self.agree(*codes)]
+
+    def _gone(self) -> tuple[int, ...]:
+        """Ranks on this machine whose process has ended; it takes a moment until that can be seen."""
+        mine = [(rank, process) for rank, (machine, process) in enumerate(self.places) if machine == _machine()]
+        until = time.monotonic() + _SECONDS_TO_VANISH
+        while True:
+            gone = tuple(rank for rank, process in mine if rank != self.rank and not _is_alive(process))
+            if gone or time.monotonic() > until:
+                return gone
+            time.sleep(0.05)
+
+
+ALONE = Processes()
+
+
+def is_joined() -> bool:
+    """Whether torchrun, or someone who sets the same variables, started this process as one of several."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def joined_rank() -> int:
+    """The number of this process, before it has joined the others."""
+    return int(os.environ["RANK"]) if is_joined() else 0
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Processes]:
+    """The processes that were started with this one, for as long as this lasts; a process alone without torchrun."""
+    if not is_joined():
+        yield ALONE
+        return
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing:
+        raise UsageError(f"RANK is set and {missing[0]} is not", fix="Start with torchrun, or unset RANK.")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    control = dist.new_group(backend="gloo", timeout=_PATIENCE)
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    places = _places(ranks, control)
+    local = sum(machine == _machine() for machine, _ in places)
+    try:
+        yield Processes(rank=rank, ranks=ranks, local_ranks=local, control=control, places=places)
+    except BaseException:
+        # The others may be gone: gloo lets go of them at once, nccl would wait.
+        dist.destroy_process_group(control)
+        if device.type != "cuda":
+            dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()
+
+
+def own_device(device: torch.device) -> torch.device:
+    """The GPU of this process, where several on one machine share a device name."""
+    if device.type != "cuda" or not is_joined():
+        return device
+    number = int(os.environ.get("LOCAL_RANK", 0))
+    if number >= torch.cuda.device_count():
+        raise UsageError(
+            f"process {number} of this machine has no GPU of its own",
+            wanted=f"at most the {torch.cuda.device_count()} there are",
+        )
+    return torch.device("cuda", number)
+
+
+def total_(values: Tensor, processes: Processes) -> None:
+    """The sum over all processes, in place, on the device the values are on."""
+    if processes.control is not None:
+        dist.all_reduce(values)
+
+
+def _places(ranks: int, control: Any) -> tuple[tuple[str, int], ...]:
+    mine = json.dumps([_machine(), os.getpid()]).encode().ljust(_PLACE_BYTES)
+    letters = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
+    parts = [torch.empty_like(letters) for _ in range(ranks)]
+    dist.all_gather(parts, letters, group=control)
+    return tuple((machine, process) for machine, process in (json.loads(part.numpy().tobytes()) for part in parts))
+
+
+def _machine() -> str:
+    return socket.gethostname()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    # A process that has ended stays in the table until its parent has looked.
+    state = Path(f"/proc/{process}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
