@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 from vitrail.config import ModelConfig, OptimConfig, TrainConfig
 from vitrail.train.footprint import Footprint, Spread, footprint, share_of
+from vitrail.train.spreading import SHARE_FOR_STATE
 
 USABLE_SHARE = 0.9
 """Of a GPU's memory; the rest is for the CUDA context, libraries and fragmentation."""
-# What a copy on each GPU may take before any image, to be better than parts.
-_SHARE_FOR_STATE = 0.4
 _MOST_GPUS = 1024
 
 
@@ -61,7 +60,7 @@ def suitable_parallel(question: Question) -> Spread:
     """A copy on each GPU, unless those alone would take too large a share of it."""
     one = replace(question.train, micro_batch=1)
     copied = footprint(question.model, one, question.optim, gpus=question.gpus, parallel="ddp")
-    return "fsdp" if copied.state > _SHARE_FOR_STATE * question.memory else "ddp"
+    return "fsdp" if copied.state > SHARE_FOR_STATE * question.memory else "ddp"
 
 
 def changes(question: Question) -> list[Change]:

@@ -13,6 +13,7 @@ import numpy as np
 from vitrail.config import ModelConfig, OptimConfig, TrainConfig
 from vitrail.errors import UsageError
 from vitrail.train.length import micro_batch
+from vitrail.train.optimizer import MOMENTS
 from vitrail.train.rehearsal import Rehearsal, rehearse
 
 Spread = Literal["ddp", "fsdp"]
@@ -21,7 +22,6 @@ BATCHES_HELD = 4
 """Of images: the one in use, two that are ready and one in the making."""
 LIBRARIES = 2 * 32 * 2**20
 """cuBLAS on Hopper takes 32 MiB of torch's memory for the forward and for the backward pass each."""
-_MOMENTS = {"adam": 2, "sgd": 1}
 # Whole blocks that FSDP2 holds: weights of the present, the next and the one on its way; gradients of two.
 _GATHERED_WEIGHTS, _GATHERED_GRADIENTS = 3, 2
 
@@ -111,7 +111,7 @@ def footprint(
         micro_batches=share // images,
         weights=rehearsal.weights // parts,
         gradients=stay * rehearsal.trained + int(arriving[fullest]),
-        optimizer=_MOMENTS[optim.optimizer] * rehearsal.trained // parts,
+        optimizer=MOMENTS[optim.optimizer] * rehearsal.trained // parts,
         average=2 * rehearsal.weights // parts if train.average else 0,
         casts=int(casts[fullest]),
         activations=int(activations[fullest]),

@@ -13,6 +13,8 @@ from vitrail.models import Classifier
 
 # Position tables and tokens are matrices, but no kernels.
 _NOT_KERNELS = re.compile(r"(^|\.)(positions|class_token|registers|relative|probe)(\.|$)")
+MOMENTS = {"adam": 2, "sgd": 1}
+"""Numbers that an optimiser remembers for each weight."""
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
 
 

@@ -59,7 +59,7 @@ class Session:
             checkpoint_blocks(self.model)
         # Before it is spread: what does not learn has no gradient to share.
         learning(self.model, config.optim)
-        self.spread: Whole = spread_out(self.model, config.train, placement)
+        self.spread: Whole = spread_out(self.model, config.train, config.optim, placement)
         self.optimizer = build_optimizer(self.model, config.optim, self.spread.weights)
         self.train_mode()
         self.average = (
