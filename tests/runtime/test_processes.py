@@ -2,6 +2,9 @@
 
 import os
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -10,9 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.train.several import Group
+from torch.distributed import HashStore, Store
 
 from vitrail.errors import DataError, UsageError
-from vitrail.runtime.processes import ALONE, Processes, joined, own_device
+from vitrail.runtime.processes import ALONE, LostProcess, Processes, joined, meeting, own_device
 
 CPU = torch.device("cpu")
 
@@ -123,6 +127,35 @@ def test_a_process_that_dies_is_named_by_the_others():
         assert kind == "LostProcess"
         assert f"2 (id {group.processes[2].pid}) of 3 " in told
     assert [process.exitcode for process in group.processes] == [7, 7, -signal.SIGKILL]
+
+
+def met(store: Store, ranks: int, late: int | None = None) -> list[str]:
+    """What each of some threads calls the meeting; one may come late."""
+
+    def meet(rank: int) -> str:
+        if rank == late:
+            time.sleep(0.3)
+        return meeting(store, rank, ranks)
+
+    with ThreadPoolExecutor(ranks) as threads:
+        return list(threads.map(meet, range(ranks)))
+
+
+def test_processes_that_start_again_do_not_meet_those_before_them():
+    """torchrun keeps its store over a restart: words and answers of processes that are gone are still there."""
+    store = HashStore()
+    names = [met(store, 3), met(store, 3, late=0), met(store, 3, late=2)]
+    # The next launch is killed before its last process came.
+    store.set("word/0", "gone")
+    store.set("words", "gone gone - -")
+    names += [met(store, 3, late=1), met(store, 2), met(store, 1)]
+    assert [len(set(group)) for group in names] == [1] * 6
+    assert len({group[0] for group in names}) == 6
+
+
+def test_processes_that_never_come_are_not_waited_for_for_ever():
+    with pytest.raises(LostProcess, match="the 2 processes did not find each other"):
+        meeting(HashStore(), 0, 2, patience=timedelta(seconds=0.2))
 
 
 def test_errors_that_are_no_loss_stay_what_they_are():

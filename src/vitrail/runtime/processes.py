@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from vitrail.errors import UsageError, VitrailError
 
@@ -29,6 +32,7 @@ Value = TypeVar("Value")
 _PATIENCE = timedelta(hours=2)
 _SECONDS_TO_VANISH = 3.0
 _PLACE_BYTES = 512
+_SECONDS_TO_MEET = 0.05
 _SIGNS_OF_A_LOSS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe", "socket")
 
 
@@ -201,9 +205,11 @@ def joined(device: torch.device) -> Iterator[Processes]:
         raise UsageError(f"RANK is set and {missing[0]} is not", fix="Start with torchrun, or unset RANK.")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    store, rank, ranks = next(rendezvous("env://"))
+    fresh = PrefixStore(meeting(store, rank, ranks), store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=fresh, rank=rank, world_size=ranks)
     control = dist.new_group(backend="gloo", timeout=_PATIENCE)
-    rank, ranks = dist.get_rank(), dist.get_world_size()
     places = _places(ranks, control)
     local = sum(machine == _machine() for machine, _ in places)
     try:
@@ -215,6 +221,36 @@ def joined(device: torch.device) -> Iterator[Processes]:
             dist.destroy_process_group()
         raise
     dist.destroy_process_group()
+
+
+def meeting(store: Store, rank: int, ranks: int, patience: timedelta = timedelta(minutes=10)) -> str:
+    """A name that the processes of this start have in common, and none that torchrun started before them.
+
+    torchrun may keep its store over a restart, with the addresses of processes that are gone. So each one writes a word
+    of its own; the first repeats all words with a name, until everyone has found its own word there.
+    """
+    mine, until = uuid.uuid4().hex, time.monotonic() + patience.total_seconds()
+    store.set(f"word/{rank}", mine)
+    while time.monotonic() < until:
+        if rank == 0:
+            words = [_read(store, f"word/{number}") for number in range(ranks)]
+            store.set("words", " ".join([mine, *words]))
+            if all(_read(store, f"found/{number}") == mine for number in range(1, ranks)):
+                return mine
+        else:
+            name, *words = _read(store, "words").split() or [""]
+            if words[rank : rank + 1] == [mine]:
+                store.set(f"found/{rank}", name)
+                return name
+        time.sleep(_SECONDS_TO_MEET)
+    raise LostProcess(
+        f"the {ranks} processes did not find each other", fix="Look at the machines and the ports between them."
+    )
+
+
+def _read(store: Store, key: str) -> str:
+    """What is there, without waiting for it."""
+    return store.get(key).decode() if store.check([key]) else "-"
 
 
 def own_device(device: torch.device) -> torch.device:
