@@ -12,18 +12,16 @@ from pathlib import Path
 import numpy as np
 import torch
 from machine import describe_machine, describe_versions
+from noise_session import noise_config, noise_session
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import vitrail
-from vitrail.config import AugmentConfig, DataConfig, OptimConfig, RunConfig, ScheduleConfig, TrainConfig, preset
-from vitrail.data import Arrays, Batch, Labels
+from vitrail.data import Batch
 from vitrail.train.folder import RunFolder
 from vitrail.train.log import Log
 from vitrail.train.loop import Loop
-from vitrail.train.progress import Progress
 from vitrail.train.session import Session
-from vitrail.train.sources import RunData
 from vitrail.train.stopping import Stopping
 from vitrail.zoo import zoo_row
 
@@ -79,37 +77,16 @@ def _networks(library: str, key: str) -> tuple[nn.Module, nn.Module]:
 
 
 def _session(network: nn.Module, options: argparse.Namespace, device: torch.device) -> Session:
-    # One round to settle, and one that nobody comes back from.
-    steps = (options.rounds + 2) * options.steps
-    config = RunConfig(
-        recipe="benchmark",
-        model=replace(zoo_row(options.model).config, num_classes=_CLASSES),
-        preprocessing=preset("google"),
-        data=DataConfig(data="noise"),
-        augment=AugmentConfig(),
-        optim=OptimConfig(optimizer="adam", lr=1e-4, weight_decay=0.1, clip=1.0),
-        schedule=ScheduleConfig(decay="cosine"),
-        train=TrainConfig(
-            batch_size=options.batch,
-            loss="softmax",
-            steps=steps,
-            precision="bfloat16" if device.type == "cuda" else "float32",
-            compile=options.compile,
-            log_every=options.steps,
-        ),
+    config = noise_config(
+        replace(zoo_row(options.model).config, num_classes=_CLASSES),
+        batch=options.batch,
+        # One round to settle, and one that nobody comes back from.
+        steps=(options.rounds + 2) * options.steps,
+        precision="bfloat16" if device.type == "cuda" else "float32",
+        compile=options.compile,
+        log_every=options.steps,
     )
-    names = tuple(str(number) for number in range(_CLASSES))
-    # Long enough that no epoch ends, so that nothing but steps is timed.
-    labels = Labels.of(np.zeros(options.batch * (steps + 1), dtype=np.int64), _CLASSES)
-    pixels = np.broadcast_to(np.zeros((1, 1, 1, 3), dtype=np.uint8), (len(labels), 1, 1, 3))
-    data = RunData(train=_Noise("noise", "train", names, labels, pixels), held_out=None, test=None, workers=0)
-    progress = Progress(steps=steps, micro_batch=options.batch)
-    return Session(config, network, data, progress, device)  # type: ignore[arg-type]
-
-
-class _Noise(Arrays):
-    def digest(self) -> str:
-        return "noise"
+    return noise_session(config, network, device)
 
 
 def _bare_step(network: nn.Module, session: Session, options: argparse.Namespace):

@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from machine import describe_machine, describe_versions
+from noise_session import noise_config, noise_session
 
 import vitrail
-from vitrail.config import AugmentConfig, DataConfig, OptimConfig, RunConfig, ScheduleConfig, TrainConfig, preset
-from vitrail.data import Arrays, Labels
+from vitrail.config import RunConfig
 from vitrail.train.footprint import BATCHES_HELD, footprint
 from vitrail.train.graphs import GraphedStep
-from vitrail.train.progress import Progress
 from vitrail.train.session import Session
-from vitrail.train.sources import RunData
 from vitrail.zoo import zoo_row
 
 _WANTED = 0.1
@@ -108,33 +105,18 @@ def _forget(device: torch.device) -> None:
 def _session(config: RunConfig, device: torch.device) -> Session:
     with torch.device(device):
         network = vitrail.create_model(config.model)
-    images, classes = config.train.batch_size, config.model.num_classes
-    labels = Labels.of(np.zeros(images, dtype=np.int64), classes)
-    pixels = np.zeros((images, 1, 1, config.model.channels), dtype=np.uint8)
-    source = Arrays("noise", "train", tuple(str(number) for number in range(classes)), labels, pixels)
-    data = RunData(train=source, held_out=None, test=None, workers=0)
-    return Session(config, network, data, Progress(steps=100, micro_batch=images), device)
+    return noise_session(config, network, device)
 
 
 def _config(case: Case, average: bool) -> RunConfig:
-    return RunConfig(
-        recipe="benchmark",
-        model=zoo_row(case.model).config,
-        preprocessing=preset("google"),
-        data=DataConfig(data="noise"),
-        augment=AugmentConfig(),
-        optim=OptimConfig(optimizer="adam", lr=1e-4, weight_decay=0.1, clip=1.0),
-        schedule=ScheduleConfig(decay="cosine"),
-        train=TrainConfig(
-            batch_size=case.batch,
-            micro_batch=case.batch,
-            loss="softmax",
-            steps=100,
-            average=0.9999 if average else 0.0,
-            precision="bfloat16",
-            compile=case.compiled,
-            checkpoint_activations=case.recomputed,
-        ),
+    return noise_config(
+        zoo_row(case.model).config,
+        batch=case.batch,
+        steps=100,
+        average=0.9999 if average else 0.0,
+        precision="bfloat16",
+        compile=case.compiled,
+        checkpoint_activations=case.recomputed,
     )
 
 

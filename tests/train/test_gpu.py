@@ -1,6 +1,7 @@
 """Training on a CUDA device: graphs compute what the plain loop does, resume is exact, and memory may run out."""
 
 import gc
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import torch
 from tests.train.tiny_run import PLAIN, config, events, quietly
 
 from vitrail.config import AugmentConfig, DataConfig, Preprocessing, RunConfig, ScheduleConfig, VitConfig
+from vitrail.runtime.processes import joined
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import RunFolder
 from vitrail.train.graphs import GraphedStep
 from vitrail.train.run import run
 from vitrail.train.session import Session
 from vitrail.train.sources import open_run_data
+from vitrail.train.spreading import Placement
 from vitrail.train.start import begin
 
 pytestmark = [
@@ -212,3 +215,45 @@ def test_gradients_are_added_and_not_replaced_by_graphs(tmp_path) -> None:
     assert [happened.gradient_norm for happened in found] == pytest.approx(
         [happened.gradient_norm for happened in wanted], rel=0.05
     )
+
+
+@pytest.fixture
+def alone_in_a_group(monkeypatch):
+    """One process that is joined to itself by nccl, as torchrun would have it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    names = {"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in names.items():
+        monkeypatch.setenv(name, str(value))
+    with joined(CUDA) as processes:
+        yield processes
+
+
+@pytest.mark.parametrize("compile", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_wrapper_around_one_process_changes_nothing(tmp_path, alone_in_a_group, parallel, compile):
+    asked = settings(micro_batch=16, compile=compile, precision="float32")
+    plain = session_of(replace(asked, train=replace(asked.train, compile=False)), tmp_path / "plain")
+    wanted = [happened.loss for happened in advance(plain, 12)]
+    placement = Placement(processes=alone_in_a_group, parallel=parallel)
+    data = open_run_data(asked.data, CUDA, quietly)
+    wrapped = begin(asked, data, RunFolder(tmp_path / "wrapped"), CUDA, placement=placement)
+    assert not isinstance(wrapped.step, GraphedStep)
+    assert [happened.loss for happened in advance(wrapped, 12)] == pytest.approx(wanted, abs=1e-4)
+    before, saved = copied(wrapped), save(wrapped, tmp_path / "saved")
+    advance(wrapped, 1)
+    wrapped.load(saved)
+    assert all(torch.equal(before[name], value) for name, value in copied(wrapped).items())
+    assert wrapped.evaluate(wrapped.data.held_out).losses.shape == (len(wrapped.data.held_out),)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_whole_run_in_bfloat16_with_recomputed_activations_and_a_wrapper(tmp_path, alone_in_a_group, parallel):
+    asked = settings(precision="bfloat16", compile=True, checkpoint_activations=True, steps=20)
+    data = open_run_data(asked.data, CUDA, quietly)
+    placement = Placement(processes=alone_in_a_group, parallel=parallel)
+    session = begin(asked, data, RunFolder(tmp_path), CUDA, placement=placement)
+    outcome = run(session, RunFolder(tmp_path), lambda _record: None)
+    assert outcome.metrics.images == len(data.held_out)
+    losses = [record["loss"] for record in events(tmp_path, "train")]
+    assert losses[-1] < losses[0]
