@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitrail.config import PRESETS, ModelConfig, Preprocessing, preset
-from vitrail.errors import UsageError
+from vitrail.config import ModelConfig, Preprocessing
+from vitrail.evaluate.subject import known_preprocessing
 from vitrail.train.start import adapted
 from vitrail.weights.checkpoint import Checkpoint
 from vitrail.weights.load import read_checkpoint
@@ -24,17 +24,8 @@ class Start:
         return self.checkpoint.config.image_size
 
     def preprocessing(self, name: str | None) -> Preprocessing:
-        """The preset of this name, else what travels with the weights: the wrong one costs half the accuracy."""
-        if name is not None:
-            return preset(name)
-        if self.checkpoint.preprocessing is None:
-            raise UsageError(
-                "the file does not say how its images were prepared",
-                wanted=f"one of the presets {', '.join(PRESETS)}",
-                where=self.source,
-                fix="Name it with --preprocessing; Google's AugReg weights, in timm's files too, take augreg.",
-            )
-        return self.checkpoint.preprocessing
+        """The preset of this name, else what travels with the weights."""
+        return known_preprocessing(self.checkpoint.preprocessing, name, self.source)
 
     def network(self, classes: tuple[str, ...], image_size: tuple[int, int]) -> ModelConfig:
         """The network that will be trained: with a zero head, unless the classes are the very same (3.2)."""

@@ -1,0 +1,69 @@
+"""What is measured: a model on its device, and how images become its input."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from vitrail.config import PRESETS, Preprocessing, preset, to_json
+from vitrail.data import Preparation
+from vitrail.errors import UsageError
+from vitrail.models import Classifier
+from vitrail.weights.load import Size, load_model
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that is measured."""
+
+    name: str
+    """What was asked for."""
+    model: Classifier
+    """In evaluation mode, on the device."""
+    preparation: Preparation
+    device: torch.device
+    bfloat16: bool = False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the network and its weights, whatever file they came from."""
+        found = hashlib.sha256(json.dumps(to_json(self.model.config), sort_keys=True).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            found.update(name.encode())
+            # As bytes, because numpy has no bfloat16.
+            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return found.hexdigest()
+
+
+def open_subject(
+    source: str | Path,
+    *,
+    image_size: Size | None = None,
+    preprocessing: str | None = None,
+    device: torch.device | None = None,
+    bfloat16: bool = False,
+) -> Subject:
+    """Load whatever `load_model` takes; it has to be known how its images were prepared."""
+    device = device or torch.device("cpu")
+    model = load_model(source, image_size=image_size).to(device).eval()
+    prepared = known_preprocessing(model.preprocessing, preprocessing, str(source))
+    config = model.config
+    preparation = Preparation(size=config.image_size, preprocessing=prepared, channels=config.channels)
+    return Subject(str(source), model, preparation, device, bfloat16)
+
+
+def known_preprocessing(stored: Preprocessing | None, name: str | None, where: str) -> Preprocessing:
+    """The preset of this name, else what travels with the weights: the wrong one costs half the accuracy."""
+    if name is not None:
+        return preset(name)
+    if stored is None:
+        raise UsageError(
+            "the file does not say how its images were prepared",
+            wanted=f"one of the presets {', '.join(PRESETS)}",
+            where=where,
+            fix="Name it with --preprocessing; Google's AugReg weights, in timm's files too, take augreg.",
+        )
+    return stored
