@@ -4,6 +4,7 @@ A restart by torchrun gives every process the same command again; `.launch` in t
 began it, so that the restarted command goes on with it.
 """
 
+import dataclasses
 import logging
 import os
 import socket
@@ -11,6 +12,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vitrail.errors import UsageError, notice
 
@@ -65,7 +67,7 @@ def launch(verb: str, words: Sequence[str], processes: int) -> None:
         rdzv_endpoint="localhost:0",
         local_addr="localhost",
         max_restarts=0,
-        shutdown_timeout=_PATIENCE,
+        **_patience(LaunchConfig),
     )
     try:
         elastic_launch(config, sys.executable)("-m", "vitrail", verb, *words)
@@ -76,6 +78,12 @@ def launch(verb: str, words: Sequence[str], processes: int) -> None:
         raise Elsewhere(failure.exitcode if failure.exitcode > 0 else LostProcess.exit_code) from None
     except SignalException:
         raise Elsewhere(_STOPPED) from None
+
+
+def _patience(config: type) -> dict[str, Any]:
+    """Time to save in, where this version of torch lets it be set."""
+    known = {field.name for field in dataclasses.fields(config)}
+    return {"shutdown_timeout": _PATIENCE} if "shutdown_timeout" in known else {}
 
 
 def is_restarted() -> bool:

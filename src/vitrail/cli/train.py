@@ -169,7 +169,9 @@ def start(options: Options, chosen: Recipe, words: Sequence[str] = ()) -> None:
             if before is not None:
                 refuse_other(RunFolder(Path(before)), config)
         if before is not None:
-            there = Resume(resume=Path(before), workers=where.workers, root=where.root)
+            there = Resume(
+                resume=Path(before), workers=where.workers, root=where.root, micro_batch=config.train.micro_batch
+            )
             _go_on(there, placement, device, track=options.track)
         else:
             _begin(options, config, data, placement, device)

@@ -28,8 +28,9 @@ from vitrail.errors import UsageError, VitrailError
 
 Value = TypeVar("Value")
 
-# One process writes a large checkpoint while the others wait; a process that died is noticed without this.
-_PATIENCE = timedelta(hours=2)
+# One process indexes very many images or writes a large checkpoint while the others wait; a process that died is
+# noticed without this.
+_PATIENCE = timedelta(days=1)
 _SECONDS_TO_VANISH = 3.0
 _PLACE_BYTES = 512
 _SECONDS_TO_MEET = 0.05
@@ -119,7 +120,10 @@ class Processes:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What fails in one process ends all of them, and the first that failed says why."""
+        """What fails in one process ends all of them, and the first that failed says why.
+
+        Nothing in here may talk to other processes: one that fails before would be waited for.
+        """
         try:
             yield
         except VitrailError as error:

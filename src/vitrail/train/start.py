@@ -45,8 +45,11 @@ def begin(
     """A new run in a new folder."""
     processes = _processes(placement)
     with processes.together():
+        fits = -(-_first_progress(config, data, device, processes).micro_batch // processes.ranks)
+    # What fits into each of them: one may have less memory left than another.
+    pieces = -int(processes.agree(-fits)[0])
+    with processes.together():
         # Found here once and written down: mixing and BatchNorm look at the images of one piece.
-        pieces = -(-_first_progress(config, data, device, processes).micro_batch // processes.ranks)
         config = replace(config, train=replace(config.train, micro_batch=pieces))
         progress = _first_progress(config, data, device, processes)
         if processes.is_first:
@@ -57,6 +60,14 @@ def begin(
     with processes.together():
         if processes.is_first:
             _write_beginning(session, folder)
+    with processes.together():
+        if not folder.config.is_file():
+            raise UsageError(
+                "this process does not see the folder of the run",
+                wanted="one that all machines share",
+                where=str(folder.path),
+                fix="Choose one with --out.",
+            )
     return session
 
 
