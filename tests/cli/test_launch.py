@@ -207,3 +207,35 @@ def test_a_signal_to_the_launcher_saves_everything(tmp_path, number):
     again = vitrail(*LONG, "--or-resume", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "going on after step" in again.stdout
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_a_fine_tuning_in_the_middle_of_its_second_run(tmp_path):
+    assert vitrail("train", "vit-digits", "--steps", "4", "--name", "base", cwd=tmp_path).returncode == 0
+    words = [
+        "finetune",
+        "runs/base",
+        "--data",
+        "digits",
+        "--rates",
+        "0.01",
+        "0.003",
+        "--steps",
+        "120",
+        "--name",
+        "tuned",
+    ]
+    steps = ["--train.log-every", "1"]
+    process = started_far(
+        [*TORCHRUN, "--max-restarts", "1", "-m", "vitrail", *words, *steps],
+        tmp_path / "runs/tuned/sweep/lr-0.003",
+        tmp_path,
+    )
+    os.kill(children(process.pid)[1], signal.SIGKILL)
+    said, told = process.communicate(timeout=FAR)
+    assert process.returncode == 0, told
+    assert "is gone. To go on: vitrail finetune --resume runs/tuned" in told
+    assert "run 2 of 3: learning rate 0.003, going on after step" in said
+    assert len(events(tmp_path / "runs/tuned/sweep/lr-0.01", "resumed")) == 0
+    assert len(events(tmp_path / "runs/tuned/sweep/lr-0.003", "resumed")) == 1
+    assert json.loads((tmp_path / "runs/tuned/result.json").read_text())

@@ -13,12 +13,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.train.several import Group
+from tests.train.tiny_run import start_own_forkserver
 from torch.distributed import HashStore, Store
 
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.processes import ALONE, LostProcess, Processes, joined, meeting, own_device
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_forkserver() -> None:
+    """One that has loaded torch, so that a process starts at once."""
+    start_own_forkserver()
 
 
 def said(group: Group) -> list:

@@ -1,13 +1,12 @@
 """What the tests of training share: images that no test may change, and a cache of their own."""
 
 from collections.abc import Iterator
-from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 import torch
 from tests.data.conftest import state_of
-from tests.train.tiny_run import PROCESSES, make_images
+from tests.train.tiny_run import make_images, start_own_forkserver
 
 
 @pytest.fixture(scope="session")
@@ -43,8 +42,5 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_forkserver() -> None:
-    """One that has loaded what training needs: a server that other tests left has not, and keeps to what it has."""
-    forkserver._forkserver._stop()
-    PROCESSES.set_forkserver_preload(
-        ["vitrail.train.run", "vitrail.train.start", "vitrail.weights.load", "scipy.stats"]
-    )
+    """One that has loaded what training needs."""
+    start_own_forkserver()

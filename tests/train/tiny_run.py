@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -45,6 +46,14 @@ HELD_OUT = 0.1
 
 # A server that has imported torch and forks a fresh process for every run, because a kill should cost no seconds.
 PROCESSES = multiprocessing.get_context("forkserver")
+
+
+def start_own_forkserver() -> None:
+    """A server that other tests left has not loaded what training needs, and keeps to what it has."""
+    forkserver._forkserver._stop()
+    PROCESSES.set_forkserver_preload(
+        ["vitrail.train.run", "vitrail.train.start", "vitrail.weights.load", "scipy.stats"]
+    )
 
 
 def make_images(folder: Path, per_class: int = 12, classes: tuple[str, ...] = CLASSES) -> Path:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 
 from vitrail.cli.finetune_words import say_final, say_recipe, say_run
-from vitrail.cli.launch import launch, split_processes
+from vitrail.cli.launch import folder_of_this_launch, launch, mark_launch, split_processes
 from vitrail.cli.train import Resume
 from vitrail.cli.training import (
     Destination,
@@ -50,6 +50,7 @@ from vitrail.zoo import zoo_row
 if TYPE_CHECKING:
     import torch
 
+    from vitrail.runtime.processes import Processes
     from vitrail.train.finish import Outcome
     from vitrail.train.folder import RunFolder
     from vitrail.train.session import Session
@@ -140,6 +141,11 @@ def _start(source: str, words: list[str]) -> None:
 
     device = own_device(find_device(words[words.index("--device") + 1] if "--device" in words[:-1] else "auto"))
     with joined(device) as processes:
+        out = Path(words[words.index("--out") + 1] if "--out" in words[:-1] else Options.out)
+        if (before := processes.first_says(lambda: _begun(out))) is not None:
+            # torchrun started this very command again.
+            _go_on(Resume(resume=Path(before)), processes, device)
+            return
         options, plan = processes.in_turn(lambda: _plan(source, words))
         # Every image of every split is read before the first step, so that no bad file is met hours later.
         first = [*sweep_runs(plan)[:1], *final_runs(plan, plan.rates[0])[:1]]
@@ -248,19 +254,31 @@ def _defaults(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
 def _resume(options: Resume) -> None:
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
+
+    device = own_device(find_device(options.device))
+    with joined(device) as processes:
+        _go_on(options, processes, device)
+
+
+def _go_on(options: Resume, processes: "Processes", device: "torch.device") -> None:
     from vitrail.train.spreading import Placement
     from vitrail.train.start import Allowed
     from vitrail.transfer.folder import FinetuneFolder, read_plan
 
-    folder, device = FinetuneFolder(options.resume), own_device(find_device(options.device))
+    folder = FinetuneFolder(options.resume)
     allowed = Allowed(
         changed=options.allow_changed, workers=options.workers, root=options.root, micro_batch=options.micro_batch
     )
-    with joined(device) as processes:
-        with processes.together():
-            plan = read_plan(folder)
-        placement = Placement(processes=processes, parallel=options.parallel)
-        _carry_out(plan, folder, device, None, allowed, placement=placement)
+    with processes.together():
+        plan = read_plan(folder)
+    placement = Placement(processes=processes, parallel=options.parallel)
+    _carry_out(plan, folder, device, None, allowed, placement=placement)
+
+
+def _begun(out: Path) -> str | None:
+    """The fine-tuning that this launch began, before torchrun restarted it."""
+    before = folder_of_this_launch(out)
+    return str(before) if before is not None and (before / "config.json").is_file() else None
 
 
 def _carry_out(
@@ -280,6 +298,8 @@ def _carry_out(
 
     def train(session: "Session", run_folder: "RunFolder", run: "PlannedRun") -> "Outcome":
         say_run(plan, run, session, is_first=not begun)
+        if not begun and placement.processes.is_first:
+            mark_launch(folder.path)
         begun.append(run.number)
         outcome = train_and_report(session, run_folder, track=track, is_quiet=True)
         if run.number == plan.runs - len(plan.seeds) + 1:
