@@ -170,6 +170,9 @@ def test_errors_that_are_no_loss_stay_what_they_are():
     assert several.lost(ValueError("Connection closed by peer")) is None
     assert several.lost(RuntimeError("shapes do not match")) is None
     assert ALONE.lost(RuntimeError("Connection closed by peer")) is None
+    assert several.lost(torch.OutOfMemoryError("nccl: CUDA out of memory")) is None
+    silent = several.lost(RuntimeError("[gloo] Timed out waiting 1800000ms for recv operation"))
+    assert str(silent) == "one of the 2 processes did not answer in time."
     told = several.lost(RuntimeError("[gloo] Connection closed by peer [127.0.0.1]"))
     assert str(told) == "one of the 2 processes is gone."
 
@@ -191,5 +194,5 @@ def test_every_process_has_its_own_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert own_device(torch.device("cuda")) == torch.device("cuda", 1)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UsageError, match="process 1 of this machine has no GPU of its own; wanted at most the 1"):
+    with pytest.raises(UsageError, match="2 processes were started on a machine with 1 GPU; wanted a GPU for each"):
         own_device(torch.device("cuda"))

@@ -12,11 +12,12 @@ import torch
 from tests.train.several import Group, Train, train_in
 from tests.train.tiny_run import PLAIN, assert_same_run, config, events, fingerprint, make_images
 
-from vitrail.config import ConvLayerConfig, ConvStemConfig, replace
+from vitrail.config import ConvLayerConfig, ConvStemConfig, RunConfig, replace
 from vitrail.data import Batch
 from vitrail.errors import DataError
 from vitrail.runtime.processes import Processes
 from vitrail.train import checkpoint as checkpoints
+from vitrail.train import memory, sources
 from vitrail.train.log import Record, Watcher
 from vitrail.train.session import Session
 
@@ -176,6 +177,132 @@ def test_a_batch_that_does_not_reach_all_processes(images, tmp_path):
     words = Group(3, Train(tmp_path / "run", config(images, batch_size=2))).words()
     assert words[0] == ("UsageError", "batch_size is 2; wanted at least 1 for each of the 3 processes.")
     assert [kind for kind, _ in words[1:]] == ["Elsewhere"] * 2
+
+
+class _LessMemory:
+    """One process has room for a few images only."""
+
+    def __init__(self, folder: Path, settings: RunConfig) -> None:
+        self.train = Train(folder, settings)
+
+    def __call__(self, processes: Processes, connection: Connection) -> None:
+        if processes.rank == 1:
+            memory._free_bytes = lambda _device: 3 * memory._bytes_per_image(PLAIN, self.train.settings.train) / 0.7
+        self.train(processes, connection)
+
+
+def test_processes_with_different_room_take_equally_many_images(images, tmp_path):
+    group = Group(2, _LessMemory(tmp_path / "run", config(images, batch_size=24, steps=3)))
+    assert group.words() == [("ended", "")] * 2
+    state = checkpoints.newest(tmp_path / "run" / "checkpoints").state
+    assert state["progress"]["micro_batch"] == 6
+    assert state["config"]["train"]["micro_batch"] == 3
+
+
+class _OtherData:
+    """The second process finds one image less, as in a copy of the data that is not whole."""
+
+    def __init__(self, images: Path, fewer: Path, folder: Path) -> None:
+        self.images, self.fewer, self.folder = images, fewer, folder
+
+    def __call__(self, processes: Processes, connection: Connection) -> None:
+        mine = config(self.images, steps=6)
+        if processes.rank == 1:
+            sources.open_data = _from(self.fewer, sources.open_data)
+        Train(self.folder, mine)(processes, connection)
+
+
+def _from(folder: Path, open_data):
+    return lambda _data, split, options=None: open_data(str(folder), split, options=options)
+
+
+def test_processes_with_different_data_do_not_begin(tmp_path):
+    images = make_images(tmp_path / "images")
+    fewer = Path(shutil.copytree(images, tmp_path / "fewer"))
+    (fewer / "dog" / "000.png").unlink()
+    words = Group(2, _OtherData(images, fewer, tmp_path / "run")).words()
+    assert [kind for kind, _ in words] == ["Elsewhere", "UsageError"]
+    assert "the data of process 1 is not what the first process has" in words[1][1]
+
+
+class _BadRead:
+    """One process cannot read the newest checkpoint, which the others can."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, processes: Processes, connection: Connection) -> None:
+        if processes.rank == 1:
+            checkpoints._sha256 = _no_input
+        Train(self.folder)(processes, connection)
+
+
+def _no_input(path: Path) -> str:
+    raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+
+def test_no_process_goes_back_to_an_older_checkpoint_by_itself(images, tmp_path):
+    settings, folder = config(images, steps=14), tmp_path / "run"
+    Group(2, Train(folder, settings, setup=BadFile(1, 9))).words()
+    words = Group(2, _BadRead(folder)).words()
+    assert [kind for kind, _ in words] == ["Elsewhere", "DataError"]
+    assert "cannot be read (Input/output error)" in words[1][1]
+    train_in(2, folder)
+
+
+class _NoRoomToEvaluate:
+    """Memory runs out in one process, in its first evaluation."""
+
+    def __call__(self, session: Session, _connection: Connection) -> Watcher:
+        forward, calls = session.model.forward, []
+
+        def failing(images: torch.Tensor) -> torch.Tensor:
+            if not session.model.training and not calls:
+                calls.append(1)
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+            return forward(images)
+
+        if session.processes.rank == 1:
+            session.model.forward = failing  # type: ignore[method-assign]
+        return _silent
+
+
+def test_memory_that_runs_out_in_an_evaluation_leaves_nobody_waiting(images, tmp_path):
+    """A copy sends fewer images at a time; a network that lies in all processes ends them all."""
+    settings = config(images, steps=6)
+    train_in(2, tmp_path / "ddp", settings, setup=_NoRoomToEvaluate())
+    words = Group(2, Train(tmp_path / "fsdp", settings, parallel="fsdp", setup=_NoRoomToEvaluate())).words()
+    assert [kind for kind, _ in words] == ["LostProcess", "OutOfMemory"]
+
+
+def test_one_process_that_was_launched_halves_its_pieces_too(images, tmp_path):
+    folder = tmp_path / "run"
+    train_in(1, folder, config(images, steps=4), parallel="auto", setup=NoMemoryOnce(2))
+    assert [e["micro_batch"] for e in events(folder, "micro_batch")] == [4]
+
+
+class NoMemoryOnce:
+    """Memory runs out once, in the backward pass."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.calls = step, 0
+
+    def __call__(self, session: Session, _connection: Connection) -> Watcher:
+        objective = session.engine._objective
+
+        def failing(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            if session.progress.step == self.step and not self.calls:
+                self.calls += 1
+                logits.register_hook(_no_memory)
+            return objective(logits, targets)
+
+        session.engine._objective = failing
+        session._objective = failing
+        return _silent
+
+
+def _no_memory(_gradient: torch.Tensor) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
 
 
 STEM = replace(

@@ -179,14 +179,15 @@ def test_a_checkpoint_moves_between_sizes_and_kinds(images, alone, tmp_path, sta
     assert moved == wanted
 
 
-@pytest.mark.parametrize("parallel", KINDS)
-def test_a_run_that_was_stopped_goes_on_to_the_last_bit(images, tmp_path, parallel):
-    settings = config(images, RANDOM, STRONG, batch_size=12, steps=14, micro_batch=3, average=0.99)
+@pytest.mark.parametrize(("ranks", "parallel"), [(3, "ddp"), (2, "fsdp")])
+def test_a_run_that_was_stopped_goes_on_to_the_last_bit(images, tmp_path, ranks, parallel):
+    """With three processes the order in which gradients are added up matters, and has to be the same again."""
+    settings = config(images, RANDOM, STRONG, batch_size=12, steps=14, micro_batch=2, average=0.99)
     wanted, came = tmp_path / "wanted", tmp_path / "came"
-    train_in(2, wanted, settings, parallel=parallel)
-    stopped_at(5, 2, came, settings, parallel)
-    stopped_at(9, 2, came, None, parallel, rank=0)
-    train_in(2, came, parallel=parallel)
+    train_in(ranks, wanted, settings, parallel=parallel)
+    stopped_at(5, ranks, came, settings, parallel)
+    stopped_at(9, ranks, came, None, parallel, rank=0)
+    train_in(ranks, came, parallel=parallel)
     assert_same_run(came, wanted)
 
 

@@ -91,6 +91,8 @@ class Options(Generic[Model]):
     """Train in so many processes on this machine, each with its own GPU where there are GPUs; torchrun does as well."""
     parallel: Parallel = "auto"
     """A copy of the network in each process (ddp), a part of it in each (fsdp), or the one that suits its size."""
+    or_resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Go on with the one of this --name if it is there, so that a job can be queued again with the same command."""
     image_size: int | None = None
     """Side of the input in pixels; if not said the recipe's, for finetune-folder the source's."""
     preprocessing: str | None = None
@@ -147,6 +149,15 @@ def _start(source: str, words: list[str]) -> None:
             _go_on(Resume(resume=Path(before)), processes, device)
             return
         options, plan = processes.in_turn(lambda: _plan(source, words))
+        if processes.first_says(lambda: _is_there(options, plan)):
+            there = Resume(
+                resume=options.out.expanduser() / str(options.name),
+                parallel=options.parallel,
+                workers=options.data.workers,
+                micro_batch=options.train.micro_batch,
+            )
+            _go_on(there, processes, device)
+            return
         # Every image of every split is read before the first step, so that no bad file is met hours later.
         first = [*sweep_runs(plan)[:1], *final_runs(plan, plan.rates[0])[:1]]
         data = processes.in_turn(lambda: [open_run_data(run.config.data, device, checking) for run in first])
@@ -273,6 +284,33 @@ def _go_on(options: Resume, processes: "Processes", device: "torch.device") -> N
         plan = read_plan(folder)
     placement = Placement(processes=processes, parallel=options.parallel)
     _carry_out(plan, folder, device, None, allowed, placement=placement)
+
+
+def _is_there(options: Options, plan: "Plan") -> bool:
+    """Whether the same fine-tuning was begun before under this name; another one is refused."""
+    from vitrail.config import to_json
+    from vitrail.train.folder import differences
+    from vitrail.transfer.folder import FinetuneFolder, read_plan
+
+    if not options.or_resume:
+        return False
+    if not options.name:
+        raise UsageError("--or-resume is given without a name", wanted="--name NAME, to find it again")
+    folder = FinetuneFolder(options.out.expanduser() / options.name)
+    if not folder.config.is_file():
+        return False
+    found = read_plan(folder)
+    # Where images are read from, by how many workers and how many at a time, makes no other run.
+    data = replace(plan.config.data, workers=found.config.data.workers, root=found.config.data.root)
+    train = replace(plan.config.train, micro_batch=found.config.train.micro_batch)
+    wanted = replace(plan, config=replace(plan.config, data=data, train=train))
+    if changes := differences(to_json(found), to_json(wanted)):
+        raise UsageError(
+            f"the fine-tuning of this name is another one: {'; '.join(changes)}",
+            where=str(folder.path),
+            fix="Give the command that began it, or choose another --name.",
+        )
+    return True
 
 
 def _begun(out: Path) -> str | None:

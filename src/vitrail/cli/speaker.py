@@ -32,12 +32,11 @@ def what_to_say(error: VitrailError) -> str:
     """What this process has to say about an error: nothing, where another one says it."""
     # Only a process that has joined the others can have an error of its own; it has imported this long ago.
     processes = sys.modules.get("vitrail.runtime.processes")
-    distributed = sys.modules.get("torch.distributed")
     if processes is not None and isinstance(error, processes.Elsewhere):
         return ""
     if not _rank():
         return str(error)
-    has_joined = distributed is not None and distributed.is_initialized()
+    has_joined = processes is not None and processes.has_joined()
     # Those that a loss leaves behind all notice it; the first of them speaks, if it is there.
     gone = getattr(error, "gone", ())
     if not has_joined or error.is_shared or (gone and 0 not in gone):

@@ -180,7 +180,7 @@ def start(options: Options, chosen: Recipe, words: Sequence[str] = ()) -> None:
 def _begun(options: Options) -> tuple[str | None, bool]:
     """The run to go on with in place of beginning one, and whether it is this very launch that began it."""
     restarted = folder_of_this_launch(options.out)
-    before = options.out / str(options.name) if restarted is None and options.or_resume else restarted
+    before = options.out.expanduser() / str(options.name) if restarted is None and options.or_resume else restarted
     is_there = before is not None and (before / "config.json").is_file()
     return str(before) if is_there else None, restarted is not None
 

@@ -262,7 +262,7 @@ def _places(session: "Session") -> str:
     if session.processes.control is None:
         return ""
     ranks = session.processes.ranks
-    has = "a copy" if session.spread.can_save_alone else "a part"
+    has = "a copy" if session.spread.has_all else "a part"
     return f"{ranks} process{'es' if ranks > 1 else ''} with {has} of the network each, "
 
 

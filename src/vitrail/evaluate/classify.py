@@ -1,7 +1,6 @@
 """What a network says about every image of a source."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitrail.data import Preparation, Source, evaluation_batches
-from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
+from vitrail.evaluate.shrinking import Shrinking
 from vitrail.runtime.processes import ALONE, Processes
 
 TOP = 5
@@ -46,15 +45,16 @@ def classify(
     sigmoid: bool = False,
     advance: Callable[[int], None] | None = None,
     processes: Processes = ALONE,
+    may_shrink: bool = True,
 ) -> Predictions:
     """Send every image once through the network, which gives logits; `sigmoid` reads them as independent classes.
 
-    When memory runs out, fewer images are sent at a time and none is lost. Of several processes each takes every n-th
-    image, and all of them get all answers.
+    When memory runs out and it `may_shrink`, fewer images are sent at a time and none is lost. Of several processes
+    each takes every n-th image, and all of them get all answers.
     """
     device = torch.device(device)
     parts: list[tuple[Tensor, ...]] = []
-    run = _Shrinking(network, device, bfloat16)
+    run = Shrinking(network, device, bfloat16, may_shrink=may_shrink)
     rank, ranks = processes.rank, processes.ranks
     batches = evaluation_batches(
         source, preparation, batch_size=batch_size, rank=rank, ranks=ranks, device=device, workers=workers
@@ -98,22 +98,3 @@ def _judge(logits: Tensor, targets: Tensor, sigmoid: bool) -> tuple[Tensor, Tens
     else:
         losses = -(shares * logits.log_softmax(dim=1)).sum(dim=1)
     return guesses, probabilities.gather(1, guesses), shares.gather(1, guesses) > 0, losses
-
-
-class _Shrinking:
-    """A network that is sent fewer images at a time once memory has run out."""
-
-    def __init__(self, network: Callable[[Tensor], Tensor], device: torch.device, bfloat16: bool) -> None:
-        self._network, self._at_a_time = network, 2**40
-        self._precision = lambda: torch.autocast(device.type, torch.bfloat16) if bfloat16 else nullcontext()
-
-    def __call__(self, images: Tensor) -> Tensor:
-        while True:
-            try:
-                with self._precision():
-                    return torch.cat([self._network(part) for part in images.split(min(self._at_a_time, len(images)))])
-            except Exception as error:
-                if not is_out_of_memory(error) or min(self._at_a_time, len(images)) == 1:
-                    raise
-            self._at_a_time = min(self._at_a_time, len(images)) // 2
-            release_memory()

@@ -11,7 +11,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -21,10 +21,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.distributed_c10d import PrefixStore, Store, _abort_process_group
 from torch.distributed.rendezvous import rendezvous
 
 from vitrail.errors import UsageError, VitrailError
+from vitrail.runtime.out_of_memory import is_out_of_memory
 
 Value = TypeVar("Value")
 
@@ -33,8 +34,10 @@ Value = TypeVar("Value")
 _PATIENCE = timedelta(days=1)
 _SECONDS_TO_VANISH = 3.0
 _PLACE_BYTES = 512
+_has_joined = False
 _SECONDS_TO_MEET = 0.05
-_SIGNS_OF_A_LOSS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe", "socket")
+_SIGNS_OF_A_LOSS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe")
+_SIGNS_OF_SILENCE = ("timed out", "timeout")
 
 
 class LostProcess(VitrailError):
@@ -149,8 +152,10 @@ class Processes:
             return error
         text = str(error).lower()
         is_loss = isinstance(error, RuntimeError) and any(sign in text for sign in _SIGNS_OF_A_LOSS)
-        if self.control is None or not (is_loss or isinstance(error, dist.DistError)):
+        if self.control is None or is_out_of_memory(error) or not (is_loss or isinstance(error, dist.DistError)):
             return None
+        if any(sign in text for sign in _SIGNS_OF_SILENCE):
+            return LostProcess(f"one of the {self.ranks} processes did not answer in time")
         gone = self._gone()
         names = ", ".join(f"{rank} (id {self.places[rank][1]})" for rank in gone)
         came = f"process {names} of {self.ranks} is gone" if names else f"one of the {self.ranks} processes is gone"
@@ -193,9 +198,9 @@ def is_joined() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
-def joined_rank() -> int:
-    """The number of this process, before it has joined the others."""
-    return int(os.environ["RANK"]) if is_joined() else 0
+def has_joined() -> bool:
+    """Whether this process has found the others, and may since have an error that they have not."""
+    return _has_joined
 
 
 @contextmanager
@@ -213,16 +218,21 @@ def joined(device: torch.device) -> Iterator[Processes]:
     fresh = PrefixStore(meeting(store, rank, ranks), store)
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=fresh, rank=rank, world_size=ranks)
+    global _has_joined
+    _has_joined = True
     control = dist.new_group(backend="gloo", timeout=_PATIENCE)
     places = _places(ranks, control)
     local = sum(machine == _machine() for machine, _ in places)
     try:
         yield Processes(rank=rank, ranks=ranks, local_ranks=local, control=control, places=places)
     except BaseException:
-        # The others may be gone: gloo lets go of them at once, nccl would wait.
+        # The others may be gone: gloo lets go of them at once, nccl has to be told not to wait.
         dist.destroy_process_group(control)
-        if device.type != "cuda":
-            dist.destroy_process_group()
+        with suppress(Exception):
+            if device.type == "cuda":
+                _abort_process_group()
+            else:
+                dist.destroy_process_group()
         raise
     dist.destroy_process_group()
 
@@ -262,10 +272,13 @@ def own_device(device: torch.device) -> torch.device:
     if device.type != "cuda" or not is_joined():
         return device
     number = int(os.environ.get("LOCAL_RANK", 0))
-    if number >= torch.cuda.device_count():
+    wanted, there = max(int(os.environ.get("LOCAL_WORLD_SIZE", 1)), number + 1), torch.cuda.device_count()
+    # All processes of a machine come to it alike, so that the first says it.
+    if wanted > there:
         raise UsageError(
-            f"process {number} of this machine has no GPU of its own",
-            wanted=f"at most the {torch.cuda.device_count()} there are",
+            f"{wanted} processes were started on a machine with {there} GPU{'' if there == 1 else 's'}",
+            wanted="a GPU for each",
+            fix=f"Start {there}, or use --device cpu.",
         )
     return torch.device("cuda", number)
 
@@ -285,7 +298,9 @@ def _places(ranks: int, control: Any) -> tuple[tuple[str, int], ...]:
 
 
 def _machine() -> str:
-    return socket.gethostname()
+    """Its name, and when it was started: containers on different machines may be called the same."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()} {boot.read_text().strip() if boot.is_file() else ''}"
 
 
 def _is_alive(process: int) -> bool:

@@ -15,6 +15,7 @@ class Copies(Whole):
     """The same weights in each process, moved by the same gradient."""
 
     can_be_captured = False
+    is_alone = False
 
     def piece(self, is_last: bool) -> AbstractContextManager:
         return nullcontext() if is_last else self._copies.no_sync()
@@ -37,12 +38,29 @@ class Copies(Whole):
                 broadcast_buffers=False,
                 gradient_as_bucket_view=True,
             )
+        self._settle_buckets()
         return torch.compile(self._copies) if compiled else self._copies  # type: ignore[return-value]
+
+    def _settle_buckets(self) -> None:
+        """Let DDP sort its buckets now, as it does after its first backward pass.
+
+        Else the first step after a resume would add up in another order than the same step of the unbroken run.
+        """
+        weight, config = next(self.model.parameters()), self.model.config
+        was_training = self.model.training
+        self.model.eval()
+        images = torch.zeros(1, config.channels, *config.image_size, device=weight.device)
+        for _ in range(2):
+            (self._copies(images).sum() * 0).backward()
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        self.model.train(was_training)
 
 
 def share_statistics(spread: Whole) -> None:
     """Running means and variances become the mean of those of all processes."""
-    norms = [module for module in spread.model.modules() if isinstance(module, nn.BatchNorm2d)]
+    # Those of a frozen one stay as they are, to the last bit.
+    norms = [module for module in spread.model.modules() if isinstance(module, nn.BatchNorm2d) and module.training]
     values = [value for norm in norms for value in (norm.running_mean, norm.running_var) if value is not None]
     if not values:
         return

@@ -40,7 +40,9 @@ def seconds_per_image(session: Session) -> float:
 
 
 def try_seconds_per_image(session: Session) -> float | None:
-    """The same, or none where memory is too short to try."""
+    """The same, or none where memory is too short to try, or other processes would have to try at the same moment."""
+    if not session.spread.has_all:
+        return None
     try:
         return seconds_per_image(session)
     except Exception as error:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from torch import Tensor
+
 from vitrail.config import to_json
 from vitrail.evaluate import Metrics
 from vitrail.train.folder import RunFolder
@@ -13,10 +15,14 @@ from vitrail.weights.save import write_checkpoint
 
 def keep_model(session: Session, folder: RunFolder, metrics: Metrics | None) -> None:
     """Write `model/`, in place of what was there; one process does, once all have given what they hold."""
-    config, progress = session.config, session.progress
     weights = session.weights()
-    if not session.processes.is_first:
-        return
+    if session.processes.is_first:
+        _write(session, folder, weights, metrics)
+    session.processes.wait()
+
+
+def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metrics: Metrics | None) -> None:
+    config, progress = session.config, session.progress
     provenance: dict[str, Any] = {
         "recipe": config.recipe,
         "data": config.data.data,

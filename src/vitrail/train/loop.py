@@ -21,6 +21,7 @@ from vitrail.train.keep import keep_model
 from vitrail.train.length import epoch_of, evaluation_interval, is_milestone, micro_batch, total_steps
 from vitrail.train.log import Log, Record
 from vitrail.train.memory import OutOfMemory
+from vitrail.train.newest import newest_of_all
 from vitrail.train.pace import Pace
 from vitrail.train.progress import Best
 from vitrail.train.session import Session
@@ -71,7 +72,9 @@ class Loop:
                 raise
             except Exception as error:
                 if (lost := self.processes.lost(error)) is not None:
-                    self._save_alone()
+                    # A GPU would wait for ever for the one that is gone before it gave anything away.
+                    if session.device.type != "cuda":
+                        self._save_alone()
                     raise lost from None
                 if not is_out_of_memory(error):
                     raise
@@ -192,9 +195,10 @@ class Loop:
             if not is_out_of_memory(error):
                 raise
             release_memory()
-            self._save_alone()
+            saved = ", and everything is saved" if self._save_alone() else ""
             raise OutOfMemory(
-                "memory ran out in evaluation with one image at a time, and everything is saved",
+                f"memory ran out in evaluation with {'one image' if self.session.spread.has_all else 'so many images'} "
+                f"at a time{saved}",
                 fix=f"Free some memory; to go on: {self.folder.resume_command}",
             ) from error
 
@@ -230,7 +234,7 @@ class Loop:
     def _save_alone(self) -> bool:
         """Save what an error leaves intact, without the other processes, which may be gone; no update was begun."""
         session = self.session
-        if not (self.processes.is_first and session.spread.can_save_alone):
+        if not (self.processes.is_first and session.spread.has_all):
             return False
         session.step.clear()
         self._write_log()
@@ -279,8 +283,9 @@ class Loop:
         session, train = self.session, self.session.config.train
         smallest = 2 if session.config.augment.is_mixing else 1
         before = session.progress.micro_batch
-        if self.processes.ranks > 1:
-            self._save_alone()
+        if not session.spread.is_alone:
+            if session.device.type != "cuda":
+                self._save_alone()
             each = -(-before // self.processes.ranks)
             raise OutOfMemory(
                 f"memory ran out in process {self.processes.rank} with {each} images at a time "
@@ -310,7 +315,8 @@ class Loop:
         session = self.session
         if session.progress.rollbacks >= MOST_ROLLBACKS:
             self._give_up(error)
-        good = checkpoints.newest(self.folder.checkpoints)
+        good = newest_of_all(self.folder, self.processes)
+        assert good is not None
         events = session.progress.events
         session.load(good)
         self.processes.wait()

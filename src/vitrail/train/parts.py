@@ -25,8 +25,9 @@ _ROWS = (Shard(0),)
 class Parts(Whole):
     """Some rows of every tensor in each process."""
 
-    can_save_alone = False
+    has_all = False
     can_be_captured = False
+    is_alone = False
 
     def piece(self, is_last: bool) -> AbstractContextManager:
         assert isinstance(self.model, FSDPModule)
@@ -80,6 +81,9 @@ class Parts(Whole):
             yield self.model
         finally:
             _exchange(others)
+            # What is outside of the blocks stays put together after a forward pass, with the other weights in it.
+            assert isinstance(self.model, FSDPModule)
+            self.model.reshard()
 
     def _is_part(self, name: str, tensor: Tensor) -> bool:
         """Numbers such as the optimiser's count of steps are the same everywhere."""

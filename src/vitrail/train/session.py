@@ -29,7 +29,7 @@ from vitrail.train.progress import Progress, read_progress
 from vitrail.train.schedule import learning_rate, resolved
 from vitrail.train.sources import RunData
 from vitrail.train.spread import Network, Whole
-from vitrail.train.spreading import Placement, spread_out
+from vitrail.train.spreading import Placement, kind_of_spread
 from vitrail.train.step import TrainingStep
 
 Advance = Callable[[int], None]
@@ -53,13 +53,16 @@ class Session:
         self.config, self.data, self.progress, self.device = config, data, progress, device
         self.processes: Processes = ALONE if placement is None else placement.processes
         self.model = model.to(device)
-        if device.type == "cuda" and _has_convolutions(config):
+        kind = kind_of_spread(model, config.train, config.optim, device, placement)
+        # FSDP2 cuts plain rows, and no others.
+        if device.type == "cuda" and _has_convolutions(config) and kind.has_all:
             self.model = self.model.to(memory_format=torch.channels_last)
         if config.train.checkpoint_activations:
             checkpoint_blocks(self.model)
         # Before it is spread: what does not learn has no gradient to share.
         learning(self.model, config.optim)
-        self.spread: Whole = spread_out(self.model, config.train, config.optim, placement)
+        with self.processes.noticing():
+            self.spread: Whole = kind(self.model, self.processes, compiled=config.train.compile)
         self.optimizer = build_optimizer(self.model, config.optim, self.spread.weights)
         self.train_mode()
         self.average = (
@@ -166,6 +169,7 @@ class Session:
             sigmoid=self.config.train.loss == "sigmoid",
             advance=advance,
             processes=self.processes,
+            may_shrink=self.spread.has_all,
         )
 
     def weights(self) -> dict[str, Tensor]:

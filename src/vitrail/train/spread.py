@@ -20,8 +20,10 @@ Network = Callable[[Tensor], Tensor]
 class Whole:
     """All of the network in one process; what several processes do otherwise is in `Copies` and `Parts`."""
 
-    can_save_alone = True
-    """Whether the first process has all there is to save, also when others are gone."""
+    has_all = True
+    """Whether every process has the whole network, and can compute and save it without the others."""
+    is_alone = True
+    """Whether no other process waits in the middle of a step, so that one that failed can be done again."""
     can_be_captured = True
     """Whether a step can become a CUDA graph."""
 

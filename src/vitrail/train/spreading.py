@@ -25,23 +25,24 @@ class Placement:
     parallel: Parallel = "auto"
 
 
-def spread_out(model: Classifier, train: TrainConfig, optim: OptimConfig, placement: Placement | None) -> Whole:
-    """A network spread as asked; where it is not said, a copy in each process unless those are too large."""
+def kind_of_spread(
+    model: Classifier, train: TrainConfig, optim: OptimConfig, device: torch.device, placement: Placement | None
+) -> type[Whole]:
+    """As asked; where it is not said, a copy in each of several processes unless one of them has no room for it."""
     if placement is None or placement.processes.control is None:
-        return Whole(model, compiled=train.compile)
-    parallel = placement.parallel
-    if parallel == "auto":
-        parallel = "fsdp" if _is_large(model, train, optim) else "ddp"
-    kind = Parts if parallel == "fsdp" else Copies
-    return kind(model, placement.processes, compiled=train.compile)
+        return Whole
+    if placement.parallel != "auto":
+        return Parts if placement.parallel == "fsdp" else Copies
+    if placement.processes.ranks == 1:
+        return Whole
+    return Parts if placement.processes.agree(_is_large(model, train, optim, device))[0] else Copies
 
 
-def _is_large(model: Classifier, train: TrainConfig, optim: OptimConfig) -> bool:
+def _is_large(model: Classifier, train: TrainConfig, optim: OptimConfig, device: torch.device) -> bool:
     """Whether what a copy holds besides activations leaves too little of a GPU for them."""
-    weight = next(model.parameters())
-    if not weight.is_cuda:
+    if device.type != "cuda":
         return False
     # Weights and gradients, and with an average that and its distance from the weights.
     tensors = 2 + MOMENTS[optim.optimizer] + (2 if train.average else 0)
     held = tensors * sum(parameter.nbytes for parameter in model.parameters())
-    return held > SHARE_FOR_STATE * torch.cuda.get_device_properties(weight.device).total_memory
+    return held > SHARE_FOR_STATE * torch.cuda.get_device_properties(device).total_memory

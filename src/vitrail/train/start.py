@@ -1,5 +1,6 @@
 """Begin a run, or go on with one."""
 
+import json
 import os
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,7 @@ from vitrail.train.folder import (
 )
 from vitrail.train.length import micro_batch, total_steps
 from vitrail.train.memory import first_micro_batch
+from vitrail.train.newest import newest_of_all
 from vitrail.train.objective import Objective
 from vitrail.train.progress import Progress
 from vitrail.train.session import Session, word
@@ -60,14 +62,7 @@ def begin(
     with processes.together():
         if processes.is_first:
             _write_beginning(session, folder)
-    with processes.together():
-        if not folder.config.is_file():
-            raise UsageError(
-                "this process does not see the folder of the run",
-                wanted="one that all machines share",
-                where=str(folder.path),
-                fix="Choose one with --out.",
-            )
+    ensure_same(session, folder)
     return session
 
 
@@ -130,9 +125,10 @@ def resume(
     )
     with processes.together():
         _ensure_classes(record, data)
-        there = tuple(checkpoints.listed(folder.checkpoints))
+    there = tuple(checkpoints.listed(folder.checkpoints))
+    found = newest_of_all(folder, processes)
+    with processes.together():
         # Killed before its first checkpoint: the config is all there is, and all that is needed.
-        found = checkpoints.newest(folder.checkpoints) if there else None
         model = first_model(config, data.train.classes) if found is None else build(config.model)
         progress = _first_progress(config, data, device, processes)
         set_determinism(config)
@@ -141,6 +137,7 @@ def resume(
         if found is not None:
             _take_over(session, found, record, allowed)
             session.resumed_from, session.checkpoints = found.path, there
+    ensure_same(session, folder)
     return session
 
 
@@ -156,6 +153,29 @@ def refuse_other(folder: RunFolder, config: RunConfig) -> None:
             where=str(folder.path),
             fix="Give the command that began it, or choose another --name.",
         )
+
+
+def ensure_same(session: Session, folder: RunFolder) -> None:
+    """Refuse processes that would not train the same run: another network, config or data, or another folder."""
+    processes = session.processes
+    mine = [session.digest, json.dumps(to_json(session.config), sort_keys=True), type(session.spread).__name__]
+    wanted = processes.told(mine)
+    with processes.together():
+        if mine != wanted:
+            names = ("the data", "the config", "how the network is spread")
+            other = [name for name, one, first in zip(names, mine, wanted, strict=True) if one != first]
+            raise UsageError(
+                f"{' and '.join(other)} of process {processes.rank} is not what the first process has",
+                wanted="the same files and machines alike",
+                where=session.config.data.data,
+            )
+        if not folder.config.is_file():
+            raise UsageError(
+                "this process does not see the folder of the run",
+                wanted="one that all machines share",
+                where=str(folder.path),
+                fix="Choose one with --out.",
+            )
 
 
 def _ensure_classes(record: RunRecord, data: RunData) -> None:

@@ -45,9 +45,15 @@ class Stopping:
             yield
             return
         before = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        # One run of several: what was heard around it counts in it, and the other way round.
+        outer = getattr(before[signal.SIGTERM], "__self__", None)
+        if isinstance(outer, Stopping):
+            self.is_asked |= outer.is_asked
         try:
             yield
         finally:
+            if isinstance(outer, Stopping):
+                outer.is_asked |= self.is_asked
             for number, handler in before.items():
                 with suppress(TypeError):
                     signal.signal(number, handler)
