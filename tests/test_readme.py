@@ -30,7 +30,18 @@ def checkout(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/data.md", "docs/training.md", "docs/scaling.md", "docs/larger.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/data.md",
+        "docs/training.md",
+        "docs/evaluating.md",
+        "docs/few-shot.md",
+        pytest.param("docs/scaling.md", marks=pytest.mark.slow),
+        pytest.param("docs/larger.md", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
 def test_the_commands_run(page, checkout, capsys) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -86,6 +86,12 @@ def test_two_processes_train_and_one_speaks(tmp_path):
     assert "2 processes with a copy of the network each, cpu, 1 thread" in done.stdout
     assert done.stdout.count("writes runs/two") == 1
     assert len(losses(tmp_path / "runs/two")) == 1
+
+
+@pytest.mark.slow
+def test_a_mistake_is_told_once(tmp_path):
+    (tmp_path / "runs/two").mkdir(parents=True)
+    (tmp_path / "runs/two/config.json").write_text("{}")
     again = vitrail("train", "vit-digits", "--name", "two", "--processes", "2", cwd=tmp_path)
     assert again.returncode == 2
     assert again.stderr.splitlines() == [

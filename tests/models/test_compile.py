@@ -81,6 +81,7 @@ def test_every_head_and_position_compiles_whole() -> None:
     check(compiled("eager", heads + kinds + places))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's CPU compiler needs a C++ compiler")
 def test_the_default_compiler_gives_the_same_logits() -> None:
     check(compiled("inductor", [("vit-tiny-mnist", {})]))

@@ -8,7 +8,7 @@ import pytest
 from vitrail.report.axes import linear_axis, loss_axis, share_axis, step_axis, tick_text
 from vitrail.report.chart import thinned
 from vitrail.report.confusion import shortened, worst_pairs
-from vitrail.report.numbers import duration, interval, percent
+from vitrail.report.numbers import duration, percent
 
 
 @pytest.mark.parametrize("values", [[0.1, 2.3], [5.0], [0.0], [-3.0, 3.0], [1e-9, 2e-9], [1e9, 1.2e9], []])
@@ -56,13 +56,6 @@ def test_what_is_not_all_is_not_rounded_up_to_it() -> None:
 def test_times() -> None:
     told = [duration(seconds) for seconds in (0.04, 7.02, 59, 83, 1800.4, 7260)]
     assert told == ["0.0 s", "7.0 s", "59 s", "1 min 23 s", "30 min", "2 h 01 min"]
-
-
-def test_the_interval_is_wilsons() -> None:
-    low, high = interval(8, 10)
-    assert (low, high) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
-    assert interval(10, 10)[1] == 1
-    assert interval(0, 10)[0] == 0
 
 
 def test_thinning_keeps_the_mean_and_the_end() -> None:

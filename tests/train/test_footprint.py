@@ -165,6 +165,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parallel", "images"), [("ddp", 16), ("fsdp", 2), ("fsdp", 32)])
 def test_two_processes_hold_what_they_are_said_to(parallel: str, images: int, tmp_path: Path) -> None:
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}

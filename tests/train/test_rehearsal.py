@@ -121,6 +121,7 @@ with torch.autocast("cpu", torch.bfloat16):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recomputed", [False, True], ids=["kept", "computed again"])
 def test_a_compiled_step_keeps_what_an_eager_one_keeps(recomputed: bool) -> None:
     """The tensors between the two graphs that torch's partitioner makes of a step, give or take one of all tokens."""
@@ -182,7 +183,7 @@ def test_blocks_and_the_rest_are_all_there_is() -> None:
     assert found.outside_blocks + SMALL.depth * found.largest_block == found.weights
 
 
-@pytest.mark.parametrize("model", ["bit-r50x1", "r50-vit-b16"])
+@pytest.mark.parametrize("model", ["bit-r50x1", pytest.param("r50-vit-b16", marks=pytest.mark.slow)])
 def test_networks_with_convolutions_can_be_rehearsed(model: str) -> None:
     config = replace(zoo_row(model).config, image_size=(64, 64))
     kept, again = (peak(config, settings(checkpoint_activations=recomputed), 64) for recomputed in (False, True))

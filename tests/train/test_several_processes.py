@@ -155,8 +155,11 @@ def stopped_at(step: int, ranks: int, folder: Path, settings=None, parallel: str
 
 @pytest.mark.parametrize(
     "stages",
-    [[(2, "ddp"), (1, "ddp"), (3, "ddp")], [(2, "ddp"), (2, "fsdp"), (2, "ddp")], [(3, "fsdp"), (2, "fsdp")]],
-    ids=["2-1-3", "ddp-fsdp-ddp", "fsdp-3-2"],
+    [
+        pytest.param([(2, "ddp"), (1, "ddp"), (3, "ddp")], id="2-1-3"),
+        pytest.param([(2, "ddp"), (2, "fsdp"), (2, "ddp")], id="ddp-fsdp-ddp"),
+        pytest.param([(3, "fsdp"), (2, "fsdp")], id="fsdp-3-2", marks=pytest.mark.slow),
+    ],
 )
 def test_a_checkpoint_moves_between_sizes_and_kinds(images, alone, tmp_path, stages):
     folder = tmp_path / "run"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vitrail.errors import UsageError, notice
+from vitrail.runtime.cores import usable_cores
 
 _MARK = ".launch"
 # Seconds that processes have to save and end when they are asked to.
@@ -56,8 +57,7 @@ def launch(verb: str, words: Sequence[str], processes: int) -> None:
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("torch.distributed"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(cores // processes, 1)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(usable_cores() // processes, 1)))
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -16,6 +16,13 @@ from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailErro
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("vitrail.cli.train", "a network from scratch, by a recipe; or go on with a run"),
     "finetune": ("vitrail.cli.finetune", "any model to your images: sweep, retrain, mean over seeds"),
+    "evaluate": ("vitrail.cli.evaluate", "how good models are: accuracy, classes, confusions, calibration"),
+    "fewshot": (
+        "vitrail.cli.fewshot",
+        "how much a few images of each class teach a linear classifier on frozen features",
+    ),
+    "knn": ("vitrail.cli.knn", "what the nearest training images say, on frozen features"),
+    "probe": ("vitrail.cli.probe", "a linear classifier on frozen features of all training images"),
     "demo": ("vitrail.cli.demo", "train a small Vision Transformer on embedded digits, and see where it looks"),
     "list": ("vitrail.cli.listing", "models, recipes and data sets by name"),
     "info": ("vitrail.cli.info", "what a network is and costs, or what a checkpoint file holds"),
@@ -27,7 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
 
 _STOPPED = 75
 # Verbs that know what to do as one of several processes.
-_PARALLEL = ("train", "finetune")
+_PARALLEL = ("train", "finetune", "evaluate", "fewshot", "knn", "probe")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,14 +5,13 @@ import numpy as np
 from vitrail.data.check.words import counted, number, text
 from vitrail.report.confusion import MOST_CLASSES, heat_map, pairs_table, worst_pairs
 from vitrail.report.numbers import percent
-from vitrail.report.story import Story
 
 _ROWS = 1000
 
 
-def class_parts(story: Story, table: np.ndarray) -> str:
+def class_parts(table: np.ndarray, classes: tuple[str, ...]) -> str:
     """The confusions, then a table of all classes."""
-    classes, pairs = story.record.classes, worst_pairs(table)
+    pairs = worst_pairs(table)
     few = len(classes) <= MOST_CLASSES
     words = pairs_table(pairs[:10] if few else pairs, classes) if pairs else '<p class="lead">No image is wrong.</p>'
     if few:

@@ -6,9 +6,10 @@ import torch
 
 from vitrail.config import BitConfig, ModelConfig, ResNetConfig, times
 from vitrail.data.check.words import counted, number, text
+from vitrail.evaluate import interval
 from vitrail.models import build
 from vitrail.report.curves import is_number, points
-from vitrail.report.numbers import duration, interval, percent
+from vitrail.report.numbers import duration, percent
 from vitrail.report.story import Story
 from vitrail.report.summary import account, score
 

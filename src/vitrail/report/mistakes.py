@@ -6,12 +6,11 @@ import io
 import numpy as np
 
 from vitrail.data import Source
-from vitrail.data.check.words import path, text
+from vitrail.data.check.words import counted, number, path, text
 from vitrail.data.decoding.decode import decode
 from vitrail.errors import DataError
 from vitrail.evaluate import Predictions
 from vitrail.report.numbers import percent
-from vitrail.report.story import Story
 
 _SHOWN = 20
 _SIDE = 160
@@ -26,21 +25,30 @@ def worst_mistakes(predictions: Predictions) -> np.ndarray:
     return wrong[np.argsort(-losses, kind="stable")][:_SHOWN]
 
 
-def gallery(story: Story, source: Source, predictions: Predictions) -> str:
-    """A picture with truth, guess and place for each."""
-    shots = "".join(_shot(story, source, predictions, int(index)) for index in worst_mistakes(predictions))
+def mistake_words(predictions: Predictions) -> str:
+    """How many there are, and how sure the model was of itself."""
+    wrong = int((~predictions.right[:, 0]).sum())
+    sure, right = predictions.confidence[:, 0].mean(), predictions.right[:, 0].mean()
+    return (
+        f"{counted(wrong, 'image')} of {number(len(predictions))} wrong; those with the highest loss first. "
+        f"On average the model was {percent(float(sure))} sure and {percent(float(right))} right."
+    )
+
+
+def gallery(source: Source, predictions: Predictions, *, is_grey: bool, data: str) -> str:
+    """A picture with truth, guess and place for each; places are shown without the folder `data`."""
+    shots = "".join(_shot(source, predictions, int(index), is_grey, data) for index in worst_mistakes(predictions))
     return f'<div class="shots">{shots}</div>'
 
 
-def _shot(story: Story, source: Source, predictions: Predictions, index: int) -> str:
-    config, classes = story.record.config, story.record.classes
-    true = ", ".join(classes[number] for number in source.labels.classes_of(index)) or "none of the classes"
+def _shot(source: Source, predictions: Predictions, index: int, is_grey: bool, data: str) -> str:
+    classes = source.classes
+    true = ", ".join(classes[one] for one in source.labels.classes_of(index)) or "none of the classes"
     guess, sure = classes[predictions.guesses[index, 0]], predictions.confidence[index, 0]
-    where = source.where(index)
     return (
-        f'<figure><div class="frame">{_picture(source, index, is_grey=config.model.channels == 1)}</div><figcaption>'
+        f'<figure><div class="frame">{_picture(source, index, is_grey)}</div><figcaption>'
         f'<span class="truth">{text(true)}</span><span class="guess">{text(guess)} <i>{percent(float(sure))}</i></span>'
-        f'<span class="path">{path(where, config.data.data)}</span></figcaption></figure>'
+        f'<span class="path">{path(source.where(index), data)}</span></figcaption></figure>'
     )
 
 

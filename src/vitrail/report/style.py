@@ -23,6 +23,11 @@ CHARTS = """
 .plot .strip { fill: var(--ink); fill-opacity: 0; } .plot .strip:hover { fill-opacity: .07; }
 .plot .hit, .meter .hit { fill: var(--s0); } .plot .miss { fill: var(--bad); }
 .plot .sheet { fill: var(--card); }
+.plot .track { fill: var(--track); } .plot .gap { fill: var(--s1); fill-opacity: .75; }
+.plot .modest { fill: var(--s0); fill-opacity: .35; }
+.plot .few { fill: var(--soft); fill-opacity: .5; } .plot .span { stroke: var(--ink); stroke-opacity: .6; fill: none; }
+.plot .ideal { stroke: var(--soft); stroke-dasharray: 4 4; fill: none; }
+.plot text.value { fill: var(--ink); }
 """
 
 PAGE = """
@@ -34,6 +39,7 @@ h3 { font-size: 15px; margin: 26px 0 8px; }
 .score b { font-size: 68px; line-height: 1; letter-spacing: -0.04em; font-weight: 700; color: var(--accent); }
 .score small { font-size: 32px; font-weight: 500; letter-spacing: 0; margin-left: 4px; }
 .score p { margin: 0; font-size: 17px; } .score span { color: var(--soft); font-size: 13.5px; }
+.score + .cards { margin-top: 20px; }
 .how { margin: 16px 0 20px; max-width: 72ch; }
 .hero .cards { margin-bottom: 16px; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); }
 .hero .card { background: var(--paper); } .hero .card b { font-size: 21px; }

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from vitrail.data.check.words import counted, number
-from vitrail.report.numbers import duration, interval, percent
+from vitrail.evaluate import interval
+from vitrail.report.numbers import duration, percent
 
 # Seeds differ by less than a tenth of a percent where there are many images.
 _DIGITS = 2

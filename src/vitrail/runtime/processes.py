@@ -306,10 +306,10 @@ def _machine() -> str:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
+        # A process that has ended stays in the table until its parent has looked.
+        state = Path(f"/proc/{process}/stat")
+        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    # A process that has ended stays in the table until its parent has looked.
-    state = Path(f"/proc/{process}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"

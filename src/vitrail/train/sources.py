@@ -1,6 +1,5 @@
 """The images of a run: opened, checked, and some of them held out."""
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import torch
 from vitrail.config import DataConfig, DecodePolicy
 from vitrail.data import OpenOptions, Source, open_data
 from vitrail.data.check import preflight
-from vitrail.data.loading.resident import can_be_resident
+from vitrail.data.loading.reading import reading_workers
 from vitrail.data.sources.classes import ensure_trainable
 from vitrail.data.sources.parts import hold_out, parse_part
 from vitrail.data.sources.splits import MissingSplit, canonical_split
@@ -19,7 +18,6 @@ from vitrail.errors import DataError
 
 # Where nobody said otherwise and there is no val split.
 _HELD_OUT = 0.1
-_MOST_WORKERS = 16
 
 Checking = Callable[[Source], AbstractContextManager[Callable[[int], None]]]
 """Shows how far the reading of a source has come."""
@@ -66,20 +64,10 @@ def open_run_data(config: DataConfig, device: torch.device, checking: Checking, 
     if share:
         train, held_out = hold_out(train, share)
     test = opened_if_there("test") if config.test and "test" not in learnt else None
+    workers = reading_workers(config.workers, train, on_gpu=device.type == "cuda", processes=processes)
     return RunData(
-        train=train, held_out=held_out, test=test, workers=_workers(config.workers, train, device, processes)
+        train=train,
+        held_out=held_out,
+        test=test,
+        workers=workers,
     )
-
-
-def _workers(asked: int | None, train: Source, device: torch.device, processes: int) -> int:
-    """As many as said; else none for a set that lives in memory, and on a CPU few, because training needs it.
-
-    The processes of a run that are on one machine share its cores.
-    """
-    if asked is not None:
-        return asked
-    if can_be_resident(train):
-        return 0
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    mine = max(1, cores // processes)
-    return min(mine, _MOST_WORKERS) if device.type == "cuda" else max(1, mine // 4)

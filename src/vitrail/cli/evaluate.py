@@ -1,0 +1,363 @@
+"""`vitrail evaluate`: how good models are, on which images, and how far their word can be trusted."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from vitrail.cli.launch import launch, split_processes
+from vitrail.cli.progress import progress
+from vitrail.cli.terminal import print_json, printable
+from vitrail.config.checks import positive
+from vitrail.config.decoding import DecodePolicy
+from vitrail.data.check.preflight import preflight
+from vitrail.data.open import OpenOptions, open_data
+from vitrail.data.sources.parts import parse_part
+from vitrail.data.sources.source import Source
+from vitrail.data.sources.splits import MissingSplit, canonical_split
+from vitrail.errors import DataError, UsageError, VitrailError, notice
+
+if TYPE_CHECKING:
+    import torch
+
+    from vitrail.evaluate import Evaluation, Measured, MultiLabelEvaluation
+    from vitrail.evaluate.real import RealLabels
+    from vitrail.models import Classifier
+    from vitrail.report.evaluation_folder import EvaluationFolder
+    from vitrail.runtime.processes import Processes
+
+Size = int | tuple[int, int]
+
+_TINY = 300_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Measure models on images: accuracy with its interval, class by class, confusions, calibration.
+
+    Every image is counted once. Several models are shown beside each other, with mean and standard deviation.
+    """
+
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")]
+    """Run folders, model folders, files of any known layout, hf-hub:OWNER/NAME, or names with published weights."""
+    data: str
+    """A folder, a .csv, a packed copy, a known name, hf:NAME or wds:SHARDS."""
+    split: str | None = None
+    """test, val, train, or a part such as train[90%:]; test if not said, or val where there is no test."""
+    root: Annotated[Path | None, tyro.conf.arg(aliases=("--data-root",))] = None
+    """Where the files of a known data set are."""
+    download: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Fetch a known data set that is not there."""
+    skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Leave files out that cannot be read, count them, and say so."""
+    allow_empty: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Take a class folder without images as a class."""
+    classes: Path | None = None
+    """A file with the class names of the model, one per line, in the order of its outputs."""
+    real: Path | None = None
+    """ReaL labels of ImageNet's validation images (real.json), to count by as well."""
+    image_size: Size | None = None
+    """Pixels per side, or height and width, if not the model's own."""
+    preprocessing: str | None = None
+    """google, augreg or imagenet: how the images of the model were prepared, if its file does not say."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the arithmetic."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1 or mps; auto takes a CUDA GPU where there is one."""
+    batch_size: int = 64
+    """Images at a time; it changes no number that is counted."""
+    workers: int | None = None
+    """Processes that read images; chosen from the number of cores if not said, 0 for none."""
+    processes: int | None = None
+    """Measure in so many processes on this machine, each with its own GPU where there are any; or use torchrun."""
+    out: Path | None = None
+    """A folder to write result.json, predictions.npz, report.html and pictures to."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print one JSON document instead of tables."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What is kept of a model that was measured."""
+
+    name: str
+    outputs: int
+    evaluation: "Evaluation | MultiLabelEvaluation"
+    record: dict[str, Any]
+
+
+def run_words(words: Sequence[str]) -> None:
+    """Run `vitrail evaluate MODEL [MODEL ...] --data D ...`."""
+    processes, words = split_processes(words)
+    if processes is not None and not {"-h", "--help"} & set(words):
+        launch("evaluate", words, processes)
+        return
+    run(tyro.cli(Options, args=list(words), prog="vitrail evaluate"))
+
+
+def run(options: Options) -> None:
+    """Open the data, measure one model after the other, and show what was found, also when one of them fails."""
+    from vitrail.evaluate.labels import read_class_names
+    from vitrail.evaluate.real import read_real
+    from vitrail.report.evaluation_folder import EvaluationFolder
+    from vitrail.runtime.device import find_device
+    from vitrail.runtime.processes import joined, own_device
+
+    if not options.models:
+        raise UsageError("there is no model", wanted="vitrail evaluate MODEL --data DATA")
+    positive("batch-size", options.batch_size)
+    device = own_device(find_device(options.device))
+    with joined(device) as processes:
+        source = processes.in_turn(lambda: open_source(options))
+        folder = None
+        with processes.together():
+            real = None if options.real is None else read_real(options.real)
+            names = None if options.classes is None else read_class_names(options.classes)
+            if options.out is not None:
+                folder = EvaluationFolder(options.out.expanduser(), options.models)
+                folder.ensure_free(source)
+        _Work(options, source, device, processes, folder, real, names).all()
+
+
+def open_source(options: Options) -> Source:
+    """The images to measure on, each of them readable; never the training split unless it was asked for."""
+    opening = OpenOptions(root=options.root, download=options.download, allow_empty=options.allow_empty)
+    if options.split is not None:
+        source = open_data(options.data, options.split, options=opening)
+    else:
+        source = _held_back(options.data, opening)
+    _ensure_measurable(source)
+    with progress(f"reading {source.name}, {source.split}", len(source)) as advance:
+        fine = preflight(source, policy=DecodePolicy(), skip_bad=options.skip_bad, progress=advance)
+    _ensure_measurable(fine)
+    return fine
+
+
+def _held_back(data: str, opening: OpenOptions) -> Source:
+    """The test split, or the val split of data that has none."""
+    try:
+        return open_data(data, "test", options=opening)
+    except MissingSplit:
+        pass
+    try:
+        return open_data(data, "val", options=opening)
+    except MissingSplit:
+        raise MissingSplit(
+            "there is neither a 'test' nor a 'val' part",
+            where=data,
+            fix="If no model has learnt from these images, --split train measures on all of them; "
+            "else --split 'train[90%:]' on a tenth.",
+        ) from None
+
+
+def _ensure_measurable(source: Source) -> None:
+    """Refuse what gives no number, or one that says nothing: no images, or images of one class."""
+    where = f"{source.name}, {source.split}"
+    if not len(source):
+        raise DataError("there are no images", wanted="at least one per class", where=where)
+    there = source.labels.counts().nonzero()[0]
+    if not source.labels.is_multi and len(there) < 2:
+        raise DataError(
+            f"all {len(source):,} images are of one class, {source.classes[int(there[0])]!r}",
+            wanted="two or more: a model that always says the same would be right here",
+            where=where,
+            fix="Add images of something else.",
+        )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Models, one after the other, and what is shown and written of them."""
+
+    options: Options
+    source: Source
+    device: "torch.device"
+    processes: "Processes"
+    folder: "EvaluationFolder | None"
+    real: "RealLabels | None"
+    names: tuple[str, ...] | None
+
+    def all(self) -> None:
+        """Measure all; what one of them cannot keeps the others, and is the error in the end."""
+        done: list[Done] = []
+        failures: list[tuple[str, VitrailError]] = []
+        context = self._context()
+        try:
+            for place, name in enumerate(self.options.models, start=1):
+                try:
+                    self._one(place, name, done, failures, context)
+                except VitrailError as error:
+                    failures.append((name, error))
+                    # Processes that did not fail together are no longer in step; a full disk is full for all.
+                    if self.processes.ranks > 1 or not isinstance(error, DataError | UsageError):
+                        break
+        finally:
+            # Also what was measured before Ctrl-C.
+            self._show(done, failures, context)
+        for name, error in failures[1:]:
+            notice(f"{name} was not measured either: {error}")
+        if failures:
+            raise failures[0][1]
+
+    def _one(
+        self,
+        place: int,
+        name: str,
+        done: list[Done],
+        failures: list[tuple[str, VitrailError]],
+        context: dict[str, Any],
+    ) -> None:
+        """Measure a model, add it to what is done, and write it down."""
+        measured, device = self._measure(name)
+        done.append(_kept(place, measured, device))
+        with self.processes.together():
+            if self.folder is not None and self.processes.is_first:
+                # The numbers first: whatever happens to the pictures, they are kept.
+                self.folder.write_whole(_whole(done, failures, context))
+                self.folder.write_model(place - 1, measured, done[-1].record, context)
+
+    def _measure(self, name: str) -> tuple["Measured", str]:
+        """One model, and on what it was computed."""
+        from vitrail.data.loading.reading import reading_workers
+        from vitrail.evaluate import evaluate_subject
+        from vitrail.evaluate.labels import ensure_named, match_classes
+        from vitrail.evaluate.subject import open_subject
+        from vitrail.train.start import device_name
+
+        options, processes = self.options, self.processes
+        subject = processes.in_turn(
+            lambda: open_subject(
+                name,
+                image_size=options.image_size,
+                preprocessing=options.preprocessing,
+                device=self.device,
+                bfloat16=options.precision == "bfloat16",
+            )
+        )
+        with processes.together():
+            outputs = subject.model.config.num_classes
+            if self.names is not None and options.classes is not None:
+                ensure_named(self.names, outputs, options.classes, name)
+            matched = match_classes(self.source, self.names or subject.model.labels, outputs, name)
+            _tell_if_learnt(subject.model.provenance, self.source, options)
+        mine = len(range(processes.rank, len(self.source), processes.ranks))
+        with progress(f"measuring {printable(name)}", mine) as advance, _threads(subject.model, self.device):
+            measured = evaluate_subject(
+                subject,
+                matched,
+                batch_size=options.batch_size,
+                workers=reading_workers(
+                    options.workers,
+                    self.source,
+                    on_gpu=self.device.type == "cuda",
+                    processes=processes.local_ranks,
+                ),
+                real=self.real,
+                advance=advance,
+                processes=processes,
+            )
+            return measured, device_name(self.device)
+
+    def _context(self) -> dict[str, Any]:
+        """What holds for all models."""
+        from vitrail.train.folder import command_line, versions
+
+        source = self.source
+        return {
+            "command": command_line(),
+            "data": {
+                "data": self.options.data,
+                "split": source.split,
+                "images": len(source),
+                "classes": len(source.classes),
+                "digest": source.digest(),
+                "notes": list(source.notes),
+            },
+            "processes": self.processes.ranks,
+            "batch_size": self.options.batch_size,
+            "versions": versions(),
+        }
+
+    def _show(self, done: list[Done], failures: list[tuple[str, VitrailError]], context: dict[str, Any]) -> None:
+        if not self.processes.is_first or not done:
+            return
+        from vitrail.cli.evaluate_words import say_files, say_one, say_several
+
+        whole = _whole(done, failures, context)
+        if self.options.json:
+            print_json(whole)
+        elif len(self.options.models) == 1:
+            say_one(done[0], whole)
+        else:
+            say_several(done, whole)
+        if self.folder is not None:
+            if failures:
+                self.folder.write_whole(whole)
+            if not self.options.json:
+                say_files(self.folder)
+
+
+def _kept(place: int, measured: "Measured", device: str) -> Done:
+    """What is needed later; the network itself is let go."""
+    from vitrail.evaluate.evaluation import record_of
+    from vitrail.train.log import finite
+
+    subject = measured.subject
+    record = {"place": place, **finite(record_of(measured)), "device": device}
+    return Done(subject.name, subject.model.config.num_classes, measured.evaluation, record)
+
+
+def _whole(done: list[Done], failures: list[tuple[str, VitrailError]], context: dict[str, Any]) -> dict[str, Any]:
+    """The document that programs get."""
+    from vitrail.report.evaluation_folder import FORMAT
+
+    return {
+        "format": FORMAT,
+        **context,
+        "models": [one.record for one in done],
+        "summary": summarised([one.record for one in done]),
+        "errors": [{"model": name, "error": str(error)} for name, error in failures],
+    }
+
+
+def summarised(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]] | None:
+    """Mean and standard deviation of a sample over models; none for one model alone."""
+    from vitrail.report.comparison import COLUMNS, value_of
+    from vitrail.transfer.result import mean_and_std
+
+    if len(records) < 2:
+        return None
+    found: dict[str, dict[str, float | None]] = {}
+    for key in COLUMNS:
+        values = [value for record in records if (value := value_of(record, key)) is not None]
+        if len(values) == len(records):
+            mean, std = mean_and_std(values)
+            found[key] = {"mean": mean, "std": std}
+    return found
+
+
+@contextmanager
+def _threads(model: "Classifier", device: "torch.device") -> Iterator[None]:
+    """One thread for a tiny network: to hand its work to several takes longer than to do it, above all when busy."""
+    import torch
+
+    before = torch.get_num_threads()
+    if device.type == "cpu" and sum(parameter.numel() for parameter in model.parameters()) < _TINY:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _tell_if_learnt(provenance: dict[str, Any], source: Source, options: Options) -> None:
+    """Say so where the model was trained on these very images: the number is no measure of new ones."""
+    from vitrail.cli.training import located
+    from vitrail.config import DataConfig
+
+    parts = {canonical_split(name) for name in parse_part(options.split or source.split).split.split("+")}
+    if "train" in parts and provenance.get("data") == located(DataConfig(data=options.data)).data:
+        notice("The model was trained on the train part of this data, so it may have learnt from these very images.")

@@ -1,0 +1,180 @@
+"""The page of an evaluation: how good a model is, class by class, and how far its word can be trusted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vitrail.data.check.words import number, text
+from vitrail.evaluate import Evaluation, Measured, MultiLabelEvaluation, confusion
+from vitrail.evaluate.metrics import Share
+from vitrail.report.again import flat
+from vitrail.report.class_bars import class_picture
+from vitrail.report.classes import class_parts
+from vitrail.report.confusion import MOST_CLASSES, heat_map
+from vitrail.report.document import document, section
+from vitrail.report.headline import network_words
+from vitrail.report.mistakes import gallery, mistake_words
+from vitrail.report.numbers import duration, percent
+from vitrail.report.reliability import bins_table, reliability_diagram
+
+GENERATOR = "vitrail evaluate"
+# A matrix of more classes would not fit into memory, nor its table into a page.
+_MOST_LISTED = 3000
+_TOP = 5
+_FACTS = ("model", "fingerprint", "preprocessing", "precision", "device")
+
+
+def evaluation_page(measured: Measured, record: dict[str, Any], context: dict[str, Any]) -> str:
+    """The page of one model; `record` is what `result.json` says of it, `context` what it says of all."""
+    data = context["data"]
+    title = f'{text(short_name(measured.subject.name))} <span class="on">on</span> {text(short_name(data["data"]))}'
+    header = f"<div><h1>{title}</h1><p>{network_words(measured.subject.model.config)}</p></div>"
+    body = "".join([_hero(measured, data["split"]), *_sections(measured), _again(record, context)])
+    return document(
+        f"{text(short_name(measured.subject.name))} on {text(short_name(data['data']))}",
+        header,
+        body,
+        generator=GENERATOR,
+    )
+
+
+def pictures(measured: Measured) -> dict[str, str]:
+    """The drawings of a page by name; those of images with several classes would say nothing."""
+    found = measured.evaluation
+    if not isinstance(found, Evaluation):
+        return {}
+    drawn = {"reliability": reliability_diagram(found.calibration), "classes": class_picture(found.classes)}
+    if len(found.classes) <= MOST_CLASSES:
+        table = confusion(measured.predictions, measured.source.labels.values, len(found.classes))
+        drawn["confusion"] = heat_map(table, measured.source.classes)
+    return drawn
+
+
+def short_name(name: str) -> str:
+    """The last part of a path; any other name as it is."""
+    return Path(name).name if Path(name).is_absolute() else name
+
+
+def _hero(measured: Measured, split: str) -> str:
+    found = measured.evaluation
+    cards = "".join(f'<div class="card"><b>{value}</b><span>{words}</span></div>' for value, words in _cards(measured))
+    images = f"{number(found.images)} {text(split)} images"
+    if isinstance(found, Evaluation):
+        score = _score(found.top1, f"of {images} are right at the first guess")
+    elif found.mean_average_precision is None:
+        score = f'<div class="score"><p>None of the {images} shows a class.</p></div>'
+    else:
+        whole, _ = percent(found.mean_average_precision).split()
+        score = (
+            f'<div class="score"><b>{whole}<small>%</small></b><p>mean average precision on {images}'
+            "<br><span>the mean over the classes that an image shows</span></p></div>"
+        )
+    return f'<section class="hero">{score}<div class="cards">{cards}</div></section>'
+
+
+def _score(share: Share, words: str) -> str:
+    whole, _ = percent(share.share).split()
+    span = f"95 % interval: {percent(share.low)} to {percent(share.high)}"
+    return (
+        f'<div class="score"><b>{whole}<small>%</small></b><p>{words} ({number(share.right)})<br>'
+        f"<span>{span}</span></p></div>"
+    )
+
+
+def _cards(measured: Measured) -> Iterator[tuple[str, str]]:
+    found = measured.evaluation
+    if isinstance(found, Evaluation):
+        if len(found.classes) > _TOP:
+            yield percent(found.top5.share), f"right within five guesses ({number(found.top5.right)})"
+        yield f"{found.loss:.3f}", "mean cross-entropy"
+        yield percent(found.calibration.ece, 2), "expected calibration error"
+        if found.real is not None:
+            real = found.real
+            skipped = f"; {number(real.skipped)} without labels skipped"
+            yield percent(real.top1.share), f"by ReaL labels, of {number(real.labelled)} images{skipped}"
+    else:
+        yield from _several_cards(found)
+    yield f"{found.images / measured.seconds:,.0f}", f"images per second, {duration(measured.seconds)} in all"
+
+
+def _several_cards(found: MultiLabelEvaluation) -> Iterator[tuple[str, str]]:
+    yield percent(found.exact.share), "have all their classes right and none too many"
+    if found.hit is not None:
+        yield percent(found.hit.share), f"have a right first guess, of {number(found.hit.images)} with a class"
+    for value, words in ((found.micro_f1, "micro"), (found.macro_f1, "macro")):
+        if value is not None:
+            yield f"{value:.3f}", f"{words} F1 at a probability of one half"
+    yield f"{found.loss:.3f}", "mean sigmoid cross-entropy"
+
+
+def _sections(measured: Measured) -> Iterator[str]:
+    found, source, predictions = measured.evaluation, measured.source, measured.predictions
+    if isinstance(found, Evaluation):
+        drawn = pictures(measured)
+        both = f'<div class="beside">{drawn["reliability"]}{bins_table(found.calibration)}</div>'
+        yield section("calibration", "Can its word be trusted?", _trust(found), both)
+        mean = f"Mean of the classes: {percent(found.class_mean)}."
+        yield section("accuracy", "Accuracy of the classes", mean, drawn["classes"])
+        lead, body = f"{number(found.images)} images.", ""
+        if len(found.classes) <= _MOST_LISTED:
+            table = confusion(predictions, source.labels.values, len(found.classes))
+            body = class_parts(table, source.classes)
+        else:
+            lead = f"{number(len(found.classes))} classes are too many for a page: result.json has all."
+        yield section("classes", "Class by class", lead, body)
+    else:
+        yield section("classes", "Class by class", "Each class is a question of its own.", _labels(found))
+    if not predictions.right[:, 0].all():
+        is_grey = measured.subject.preparation.channels == 1
+        shots = gallery(source, predictions, is_grey=is_grey, data=source.name)
+        yield section("mistakes", "Worst mistakes", mistake_words(predictions), shots)
+
+
+def _trust(found: Evaluation) -> str:
+    calibration = found.calibration
+    return (
+        f"{number(calibration.images)} images in {len(calibration.bins)} bins of equal width. On average the model is "
+        f"{percent(calibration.confidence)} sure and {percent(calibration.accuracy)} right. On the dashed line "
+        "it would be right as often as it says."
+    )
+
+
+def _labels(found: MultiLabelEvaluation) -> str:
+    """The classes that are shown or guessed, the worst first."""
+    there = sorted(
+        (one for one in found.classes if one.images or one.guessed),
+        key=lambda one: (-1.0 if one.average_precision is None else one.average_precision, one.number),
+    )
+    rows = "".join(
+        f"<tr><td>{text(one.name)}</td>{_cell(one.images, number(one.images))}"
+        f"{_cell(one.guessed, number(one.guessed))}{_cell(one.right, number(one.right))}"
+        f"{_cell(one.average_precision, percent(one.average_precision or 0.0))}"
+        f"{_cell(one.f1, f'{one.f1 or 0.0:.3f}')}</tr>"
+        for one in there[:_MOST_LISTED]
+    )
+    names = ("images", "guessed", "right", "average precision", "F1")
+    heads = "".join(f'<th class="n"><button>{name}</button>' for name in names)
+    return (
+        '<div class="scroll"><table class="sortable"><thead><tr><th><button>class</button>'
+        f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _cell(value: float | None, shown: str) -> str:
+    """A number that can be sorted by; one that there is not is below all others and is not shown."""
+    return '<td class="n" data-v="-1"></td>' if value is None else f'<td class="n" data-v="{value:.6g}">{shown}</td>'
+
+
+def _again(record: dict[str, Any], context: dict[str, Any]) -> str:
+    return section("again", "How to do it again", "", facts_table({name: record[name] for name in _FACTS}, context))
+
+
+def facts_table(record: dict[str, Any], context: dict[str, Any]) -> str:
+    """The command, and what its numbers depend on."""
+    shown = {**record, **{name: value for name, value in context.items() if name != "command"}}
+    rows = "".join(
+        f'<tr><td class="path">{text(name)}</td><td class="path">{text(value)}</td></tr>'
+        for name, value in flat(shown)
+        if value != "[]"
+    )
+    return f'<pre class="command">{text(context["command"])}</pre><table class="facts">{rows}</table>'

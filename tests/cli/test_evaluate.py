@@ -1,0 +1,398 @@
+"""`vitrail evaluate` as it is typed: what it says, writes, refuses, and keeps when something fails."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.data.conftest import state_of
+from tests.train.tiny_run import CLASSES, make_images
+
+import vitrail
+from vitrail.cli import evaluate, main
+from vitrail.cli.evaluate import summarised
+from vitrail.config import preset
+from vitrail.errors import DiskError
+from vitrail.report.evaluation_folder import EvaluationFolder
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    """Two splits, which must be as they were when the test ends."""
+    make_images(tmp_path / "data/train", per_class=3)
+    make_images(tmp_path / "data/test", per_class=5)
+    before = state_of(tmp_path / "data")
+    yield tmp_path / "data"
+    assert state_of(tmp_path / "data") == before
+
+
+def make_model(
+    path: str, labels: tuple[str, ...] | None = CLASSES, seed: int = 0, outputs: int | None = None, scale: float = 1.0
+) -> str:
+    """A model folder whose head says something."""
+    torch.manual_seed(seed)
+    model = vitrail.create_model("vit-test", num_classes=outputs or len(labels or CLASSES))
+    torch.nn.init.normal_(model.head.weight, std=scale)
+    model.labels, model.preprocessing = labels, preset("augreg")
+    vitrail.save_model(model, path)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return make_model("model")
+
+
+def printed(capsys, *words: object) -> str:
+    code = main(["evaluate", *map(str, words), "--device", "cpu"])
+    found = capsys.readouterr()
+    assert code == 0, found.err
+    return found.out
+
+
+def result(capsys, *words: object) -> dict:
+    return json.loads(printed(capsys, *words, "--json"))
+
+
+def failure(capsys, code: int, *words: object) -> tuple[str, str]:
+    """The one line of the error, and what was printed before it."""
+    came = main(["evaluate", *map(str, words), "--device", "cpu"])
+    found = capsys.readouterr()
+    assert came == code, found.err
+    assert "Traceback" not in found.err
+    lines = [line for line in found.err.splitlines() if not line.startswith(("note: ", "measuring ", "reading "))]
+    assert len(lines) == 1, found.err
+    return lines[0], found.out
+
+
+def test_people_read_what_was_counted_and_how_good_it_is(capsys, data, model) -> None:
+    found = result(capsys, model, "--data", data)["models"][0]
+    out = printed(capsys, model, "--data", data)
+    right = found["top1"]["right"]
+    assert f"model on {data}, test: 20 images counted, 4 classes" in out
+    assert f"top-1            {5 * right:.2f} % ({right} of 20 images; 95 % interval" in out
+    assert "top-5" not in out, "all four classes are among five guesses"
+    assert f"cross-entropy    {found['loss']:.4f}" in out
+    assert f"ECE {100 * found['calibration']['ece']:.2f} % (15 bins of equal width): on average" in out
+    assert "worst classes" in out and "was taken for" in out
+    assert "images/s on cpu, 1 thread; float32" in out
+
+
+def test_programs_get_everything(capsys, data, model) -> None:
+    whole = result(capsys, model, "--data", data)
+    assert whole["format"] == "vitrail-evaluation/1"
+    about = whole["data"]
+    assert (about["split"], about["images"], about["classes"], len(about["digest"])) == ("test", 20, 4, 64)
+    (found,) = whole["models"]
+    assert found["images"] == found["top1"]["images"] == found["calibration"]["images"] == 20
+    assert [one["name"] for one in found["classes"]] == list(CLASSES)
+    assert np.array(found["confusion"]["counts"]).sum() == 20
+    assert found["preprocessing"]["size"] == [32, 32]
+    assert found["seconds"] > 0 and found["images_per_second"] > 0
+    assert whole["versions"]["torch"] == torch.__version__
+    assert whole["summary"] is None and whole["errors"] == []
+
+
+@pytest.mark.parametrize(("batch", "workers"), [(1, 0), (7, 2), (64, 1)])
+def test_neither_batch_size_nor_workers_change_a_count(capsys, data, model, batch, workers) -> None:
+    wanted = result(capsys, model, "--data", data, "--batch-size", 64, "--workers", 0)["models"][0]
+    found = result(capsys, model, "--data", data, "--batch-size", batch, "--workers", workers)["models"][0]
+    for name in ("images", "top1", "top5", "classes", "confusion"):
+        assert found[name] == wanted[name]
+    assert [one["images"] for one in found["calibration"]["bins"]] == [
+        one["images"] for one in wanted["calibration"]["bins"]
+    ]
+
+
+def test_two_processes_count_the_same_and_one_speaks(capsys, data, model) -> None:
+    wanted = result(capsys, model, "--data", data)["models"][0]
+    kept = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    words = [model, "--data", str(data), "--device", "cpu", "--processes", "2", "--batch-size", "3", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "vitrail", "evaluate", *words, "--out", "both"],
+        env=kept, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    whole = json.loads(done.stdout)
+    assert whole["processes"] == 2
+    for name in ("images", "top1", "top5", "classes", "confusion", "fingerprint"):
+        assert whole["models"][0][name] == wanted[name]
+    assert json.loads(Path("both/result.json").read_text()) == whole
+
+
+def test_the_folder_holds_numbers_answers_page_and_pictures(capsys, data, model) -> None:
+    out = printed(capsys, model, "--data", data, "--out", "found")
+    folder = Path("found")
+    assert {path.name for path in folder.iterdir()} == {"result.json", "predictions.npz", "report.html", "figures"}
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        "reliability.svg", "classes.svg", "confusion.svg",
+    }  # fmt: skip
+    assert "found/report.html  the page: open it" in out
+    record = json.loads((folder / "result.json").read_text())["models"][0]
+    with np.load(folder / "predictions.npz", allow_pickle=False) as file:
+        assert set(file) == {"guesses", "confidence", "right", "losses", "labels", "images", "classes"}
+        assert (file["guesses"][:, 0] == file["labels"]).sum() == record["top1"]["right"]
+        assert str(file["images"][0]) == str(data / "test/ant/000.png")
+        assert file["classes"].tolist() == list(CLASSES)
+    # The same command again takes the place of what it wrote.
+    printed(capsys, model, "--data", data, "--out", "found")
+
+
+def test_nothing_else_is_overwritten_and_nothing_is_written_into_data(capsys, data, model) -> None:
+    error, _ = failure(capsys, 2, model, "--data", data, "--out", data / "found")
+    assert "inside the data" in error
+    error, _ = failure(capsys, 2, model, "--data", data, "--out", model)
+    assert error == "error: model: is there already and holds something else than an evaluation. Choose another --out."
+    Path("file").write_text("mine")
+    error, _ = failure(capsys, 2, model, "--data", data, "--out", "file")
+    assert "is no folder" in error
+    Path("link").symlink_to("nowhere")
+    error, _ = failure(capsys, 2, model, "--data", data, "--out", "link")
+    assert "is a link that leads nowhere" in error
+    printed(capsys, model, "--data", data, "--out", "ours")
+    shutil.rmtree("ours/figures")
+    Path("ours/figures").symlink_to(data)
+    error, _ = failure(capsys, 2, model, "--data", data, "--out", "ours")
+    assert "is a link, and results are never written elsewhere" in error
+
+
+def test_several_models_have_a_mean_and_a_deviation(capsys, data) -> None:
+    models = [make_model(f"m/{seed}", seed=seed) for seed in range(3)]
+    whole = result(capsys, *models, "--data", data, "--out", "found")
+    shares = [one["top1"]["share"] for one in whole["models"]]
+    assert len(set(shares)) > 1
+    assert whole["summary"]["top1"]["mean"] == pytest.approx(np.mean(shares))
+    assert whole["summary"]["top1"]["std"] == pytest.approx(np.std(shares, ddof=1))
+    assert {"top1", "top5", "loss", "ece"} == set(whole["summary"])
+    out = printed(capsys, *models, "--data", data)
+    assert all(f"m/{seed} " in out for seed in range(3))
+    spread = whole["summary"]["top1"]
+    assert f"of 3 models: top-1 {100 * spread['mean']:.2f} ± {100 * spread['std']:.2f} %" in out
+    for seed in range(3):
+        assert Path(f"found/{seed + 1}-{seed}/predictions.npz").is_file()
+        assert f'href="{seed + 1}-{seed}/report.html"' in Path("found/report.html").read_text()
+
+
+def test_one_model_that_fails_keeps_the_others(capsys, data) -> None:
+    models = [make_model("a", seed=1), make_model("b", seed=2), "nowhere", make_model("c", seed=3)]
+    error, out = failure(capsys, 3, *models, "--data", data, "--out", "found", "--json")
+    assert error.startswith("error: nowhere: there is no such file or folder")
+    whole = json.loads(out)
+    assert [one["model"] for one in whole["models"]] == ["a", "b", "c"]
+    assert whole["errors"] == [{"model": "nowhere", "error": error.removeprefix("error: ")}]
+    assert json.loads(Path("found/result.json").read_text()) == whole
+    assert {path.name for path in Path("found").iterdir()} >= {"1-a", "2-b", "4-c"}
+    assert "there is no such file" in Path("found/report.html").read_text()
+
+
+def test_two_that_fail_are_both_told(capsys, data, model) -> None:
+    error, out = failure(capsys, 3, "gone", model, "lost", "--data", data)
+    assert error.startswith("error: gone: ")
+    assert "model" in out
+    assert main(["evaluate", "gone", "lost", "--data", str(data), "--device", "cpu"]) == 3
+    assert "note: lost was not measured either: lost: there is no such file" in capsys.readouterr().err
+
+
+def test_a_full_disk_does_not_lose_the_numbers(capsys, data, model, monkeypatch) -> None:
+    def full(*_arguments) -> None:
+        raise DiskError("could not be written (No space left on device)", where="found/report.html")
+
+    monkeypatch.setattr(EvaluationFolder, "write_model", full)
+    error, out = failure(capsys, 5, model, model, "--data", data, "--out", "found", "--json")
+    assert "No space left" in error
+    assert len(json.loads(out)["models"]) == 1
+    assert json.loads(Path("found/result.json").read_text())["models"][0]["images"] == 20
+
+
+def test_control_c_keeps_what_was_measured(capsys, data, model, monkeypatch) -> None:
+    once = evaluate._Work._measure
+
+    def stop_at_the_second(self, name):
+        if name == "second":
+            raise KeyboardInterrupt
+        return once(self, name)
+
+    monkeypatch.setattr(evaluate._Work, "_measure", stop_at_the_second)
+    assert main(["evaluate", model, "second", "--data", str(data), "--device", "cpu", "--json"]) == 130
+    assert len(json.loads(capsys.readouterr().out)["models"]) == 1
+
+
+def test_the_training_split_is_never_taken_silently(capsys, tmp_path, model) -> None:
+    make_images(tmp_path / "only/train")
+    error, _ = failure(capsys, 3, model, "--data", "only")
+    assert "only: there is neither a 'test' nor a 'val' part. " in error
+    assert "--split train measures on all of them" in error
+    make_images(tmp_path / "only/val", per_class=2)
+    assert result(capsys, model, "--data", "only")["data"]["split"] == "val"
+    assert result(capsys, model, "--data", "only", "--split", "train[50%:]")["data"]["split"] == "train[50%:]"
+
+
+def test_a_model_that_learnt_from_these_images_is_told(capsys, data) -> None:
+    path = make_model("learnt")
+    config = json.loads(Path("learnt/config.json").read_text())
+    config["provenance"] = {**config.get("provenance", {}), "data": str(data)}
+    Path("learnt/config.json").write_text(json.dumps(config))
+    for split, is_told in (("train", True), ("test", False)):
+        assert main(["evaluate", path, "--data", str(data), "--split", split, "--device", "cpu"]) == 0
+        assert ("may have learnt from these very images" in capsys.readouterr().err) == is_told
+
+
+def test_names_decide_which_class_is_which(capsys, data) -> None:
+    plain = result(capsys, make_model("plain"), "--data", data)["models"][0]
+    other = vitrail.load_model("plain")
+    order = [2, 0, 3, 1]
+    with torch.no_grad():
+        other.head.weight.copy_(other.head.weight[order])
+        other.head.bias.copy_(other.head.bias[order])
+    other.labels = tuple(CLASSES[number] for number in order)
+    vitrail.save_model(other, "turned")
+    turned = result(capsys, "turned", "--data", data)["models"][0]
+    assert turned["top1"] == plain["top1"]
+    assert turned["matched_by"] == "name"
+
+
+def test_classes_that_do_not_fit_are_a_sentence(capsys, data) -> None:
+    error, _ = failure(capsys, 3, make_model("other", ("cat", "dog", "bee")), "--data", data)
+    assert "2 of the 4 classes of the data are unknown to the model: 'ant', 'cow'" in error
+    error, _ = failure(capsys, 3, make_model("many", None, outputs=7), "--data", data)
+    assert "the data has 4 classes and the model 7, whose names are not known" in error
+    assert main(["evaluate", make_model("nameless", None), "--data", str(data), "--device", "cpu"]) == 0
+    assert "note: nameless: the names of its 4 classes are not known" in capsys.readouterr().err
+
+
+def test_a_file_names_the_outputs(capsys, data) -> None:
+    Path("names.txt").write_text("\n".join(["zebra", *reversed(CLASSES)]) + "\n")
+    path = make_model("nameless", None, outputs=5)
+    found = result(capsys, path, "--data", data, "--classes", "names.txt")["models"][0]
+    assert [one["name"] for one in found["classes"]] == ["zebra", *reversed(CLASSES)]
+    assert [one["images"] for one in found["classes"]] == [0, 5, 5, 5, 5]
+    error, _ = failure(capsys, 2, make_model("four"), "--data", data, "--classes", "names.txt")
+    assert error == "error: names.txt: there are 5 class names; wanted 4, one for each output of four."
+
+
+def test_one_class_or_no_images_are_a_sentence(capsys, tmp_path, model) -> None:
+    make_images(tmp_path / "one/test", classes=("ant",))
+    error, _ = failure(capsys, 3, model, "--data", "one")
+    assert "one, test: all 12 images are of one class, 'ant'; wanted two or more" in error
+    for name in CLASSES:
+        (tmp_path / "none/test" / name).mkdir(parents=True)
+    error, _ = failure(capsys, 3, model, "--data", "none", "--allow-empty")
+    assert "there are no images" in error
+
+
+def test_bad_files_stop_it_before_it_begins_or_are_counted(capsys, tmp_path, model) -> None:
+    make_images(tmp_path / "data/test", per_class=3)
+    (tmp_path / "data/test/bee/001.png").write_bytes(b"\x89PNG nothing")
+    error, _ = failure(capsys, 3, model, "--data", "data")
+    assert "1 of 12 images cannot be read" in error
+    whole = result(capsys, model, "--data", "data", "--skip-bad")
+    assert whole["data"]["images"] == whole["models"][0]["images"] == 11
+    assert "1 of 12 images left out" in whole["data"]["notes"][0]
+    assert "1 of 12 images left out" in printed(capsys, model, "--data", "data", "--skip-bad")
+
+
+def test_real_labels_are_found_by_the_numbers_of_the_files(capsys, tmp_path, model) -> None:
+    numbers = iter([3, 1, 6, 2, 5, 4])
+    for name in ("ant", "bee", "cow"):
+        (tmp_path / "val" / name).mkdir(parents=True)
+        for _ in range(2):
+            pixels = np.random.default_rng(7).integers(0, 256, (20, 20, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "val" / name / f"ILSVRC2012_val_{next(numbers):08}.PNG")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "val").rename(tmp_path / "images/val")
+    # The numbers of ant, bee and cow are 3, 1; 6, 2; 5, 4.
+    Path("real.json").write_text(json.dumps([[0, 1, 2, 3], [], [0, 1, 2, 3], [2], [], [1]]))
+    found = result(capsys, model, "--data", "images", "--real", "real.json")["models"][0]
+    real = found["real"]
+    assert (real["images"], real["labelled"], real["skipped"]) == (6, 4, 2)
+    # All images are alike, so one guess decides.
+    guess = next(one["number"] for one in found["classes"] if one["guessed"])
+    assert real["top1"]["right"] == 2 + (guess == 2) + (guess == 1)
+    out = printed(capsys, model, "--data", "images", "--real", "real.json")
+    assert "4 of 6 images have ReaL labels; 2 without are skipped" in out
+    Path("real.json").write_text("[[1]]")
+    error, _ = failure(capsys, 3, model, "--data", "images", "--real", "real.json")
+    assert error.startswith("error: real.json: there are labels of 1 images; wanted the 50,000")
+
+
+def test_several_labels_per_image(capsys, tmp_path) -> None:
+    make_images(tmp_path / "pictures", per_class=3)
+    labels = {"ant": "ant|bee", "bee": "bee", "cow": "", "dog": "dog|ant"}
+    rows = [f"pictures/{name}/{number:03}.png,{labels[name]},test" for name in CLASSES for number in range(3)]
+    Path("many.csv").write_text("\n".join(["path,labels,split", *rows]) + "\n")
+    path = make_model("several", ("ant", "bee", "dog"))
+    found = result(capsys, path, "--data", "many.csv", "--out", "found")["models"][0]
+    assert (found["task"], found["images"], found["hit"]["images"]) == ("several classes", 12, 9)
+    assert "confusion" not in found
+    assert [one["images"] for one in found["classes"]] == [6, 6, 3]
+    out = printed(capsys, path, "--data", "many.csv")
+    for name in ("mAP", "hit@1", "exact match", "micro F1", "macro F1", "(sigmoid"):
+        assert name in out
+    assert "mean average precision on 12 test images" in Path("found/report.html").read_text()
+    assert not Path("found/figures").exists()
+    Path("real.json").write_text("[[1]]")
+    error, _ = failure(capsys, 2, path, "--data", "many.csv", "--real", "real.json")
+    assert "many.csv: the data has several labels per image; wanted ImageNet for --real" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ([], 2, "error: there is no model; wanted vitrail evaluate MODEL --data DATA."),
+        (["model", "--batch-size", "0"], 2, "batch-size is 0"),
+        (["model", "--workers", "-1"], 2, "workers is -1"),
+        (["model", "--preprocessing", "googel"], 2, "Did you mean 'google'?"),
+        (["model", "--split", "dev ["], 2, "the split is 'dev ['"),
+        (["model", "--device", "tpu"], 2, "the device is 'tpu'"),
+        (["model", "--classes", "nowhere.txt"], 3, "nowhere.txt: cannot be read"),
+        (["model", "--real", "nowhere.json"], 3, "nowhere.json: cannot be read"),
+        (["model", "--processes", "0"], 2, "--processes is '0'"),
+    ],
+)
+def test_options_that_cannot_be(capsys, data, model, words, code, message) -> None:
+    assert main(["evaluate", *words, "--data", str(data)]) == code
+    found = capsys.readouterr()
+    assert message in found.err
+    assert found.out == ""
+
+
+def test_a_file_that_does_not_say_how_its_images_were_prepared(capsys, data, model) -> None:
+    bare = vitrail.load_model(model)
+    bare.preprocessing = None
+    vitrail.save_model(bare, "bare")
+    error, _ = failure(capsys, 2, "bare", "--data", data)
+    assert "does not say how its images were prepared" in error
+    found = result(capsys, "bare", "--data", data, "--preprocessing", "augreg")["models"][0]
+    assert found["top1"] == result(capsys, model, "--data", data)["models"][0]["top1"]
+
+
+def test_another_image_size_and_precision(capsys, data, model) -> None:
+    found = result(capsys, model, "--data", data, "--image-size", 48, "--precision", "bfloat16")["models"][0]
+    assert found["preprocessing"]["size"] == [48, 48]
+    assert found["precision"] == "bfloat16"
+    assert found["images"] == 20
+
+
+def test_embedded_images_need_no_files(capsys) -> None:
+    path = make_model("reader", tuple("0123456789"))
+    whole = result(capsys, path, "--data", "digits")
+    assert (whole["data"]["split"], whole["data"]["images"]) == ("test", 359)
+
+
+def test_one_model_has_no_summary() -> None:
+    assert summarised([{"top1": {"share": 0.5}, "loss": 1.0}]) is None
+    found = summarised([{"loss": 1.0}, {"loss": 2.0, "top1": {"share": 0.5}}])
+    assert found is not None and set(found) == {"loss"}, "a mean is over all models or none"
