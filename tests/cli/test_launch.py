@@ -209,7 +209,7 @@ def test_a_signal_to_the_launcher_saves_everything(tmp_path, number):
         process.send_signal(number)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 75
-    assert told.count("and everything is saved. To go on: vitrail train --resume runs/run.") == 1
+    assert told.count("and everything is saved. To go on: vitrail train --resume runs/run --processes 2.") == 1
     again = vitrail(*LONG, "--or-resume", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "going on after step" in again.stdout

@@ -177,7 +177,7 @@ def test_a_time_that_could_not_be_tried_out(images, tmp_path, capsys, monkeypatc
 
     monkeypatch.setattr(estimate, "seconds_per_image", short)
     training.say_plan(session, RunFolder(tmp_path / "run"))
-    assert "float32; for a time that could not be tried out\n" in capsys.readouterr().out
+    assert "float32; for how long is seen after the first steps\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,11 @@ class _Missing:
 
 def test_a_batch_that_does_not_reach_all_processes(images, tmp_path):
     words = Group(3, Train(tmp_path / "run", config(images, batch_size=2))).words()
-    assert words[0] == ("UsageError", "batch_size is 2; wanted at least 1 for each of the 3 processes.")
+    assert words[0] == (
+        "UsageError",
+        "batch_size is 2; wanted at least 1 for each of the 3 processes. Give --batch-size 3 or more, or start fewer "
+        "processes.",
+    )
     assert [kind for kind, _ in words[1:]] == ["Elsewhere"] * 2
 
 

@@ -56,9 +56,10 @@ def test_where_things_are(tmp_path) -> None:
 
 
 def test_a_folder_that_is_no_run(tmp_path) -> None:
-    for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(UsageError, match=r"there is no config\.json; wanted the folder of a run"):
-            read_run(RunFolder(path))
+    with pytest.raises(UsageError, match=r"there is no config\.json; wanted the folder of a run"):
+        read_run(RunFolder(tmp_path))
+    with pytest.raises(UsageError, match="there is no such folder"):
+        read_run(RunFolder(tmp_path / "nothing"))
 
 
 @pytest.mark.parametrize(

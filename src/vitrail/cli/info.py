@@ -11,6 +11,7 @@ from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig, repl
 from vitrail.config.checks import positive
 from vitrail.models import tell_dropped_pixels
 from vitrail.models.cost import Cost, LayerCost, measure_cost
+from vitrail.recipes import RECIPES, recipe
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint
 from vitrail.weights.load import read_checkpoint
@@ -81,10 +82,15 @@ def _is_path(name: str) -> bool:
 
 
 def _from_zoo(key: str, image_size: Size | None, num_classes: int | None) -> tuple[str, str, ModelConfig]:
-    row = zoo_row(key)
+    of_recipe = recipe(key).model if key in RECIPES and key not in ZOO else None
+    if of_recipe is not None:
+        title, note, config = f"{key}: the network of this recipe", "", of_recipe
+    else:
+        row = zoo_row(key)
+        title, note, config = f"{row.name}: {row.about}", row.note, row.config
     asked: dict[str, Any] = {"image_size": image_size, "num_classes": num_classes}
-    config = replace(row.config, {name: value for name, value in asked.items() if value is not None}, kind="model")
-    return f"{row.name}: {row.about}", row.note, config
+    config = replace(config, {name: value for name, value in asked.items() if value is not None}, kind="model")
+    return title, note, config
 
 
 def _file_facts(checkpoint: Checkpoint) -> dict[str, str]:

@@ -14,7 +14,7 @@ from vitrail.train.footprint import Footprint, share_of
 _ASSUMED_GIGABYTES = 80.0
 _ABOUT = {
     "weights": "float32, and buffers",
-    "gradients": "those there are at the fullest moment",
+    "gradients": "those there are then: kept ones, and those that arrive",
     "optimizer": "moments of the optimiser",
     "average": "Polyak average, and its distance from the weights",
     "casts": "copies of weights in bfloat16, kept for the backward pass",
@@ -160,7 +160,7 @@ def _print(title: str, note: str, question: Question, found: Footprint, advice: 
     out.print(printable(title), style="bold", markup=False, soft_wrap=True)
     for name, value in _lines(question, found, note):
         out.print(printable(f"  {name:<12} {value}"), markup=False, soft_wrap=True)
-    view = table("on each GPU", "memory", "what", numbers=("memory",))
+    view = table("on each GPU", "memory", "at its fullest moment", numbers=("memory",))
     for name, size in found.parts.items():
         if size:
             view.add_row(_name(name), megabytes(size), _ABOUT[name])
@@ -171,9 +171,22 @@ def _print(title: str, note: str, question: Question, found: Footprint, advice: 
     rest = f"{left} is left to the CUDA context, libraries and fragmentation"
     if fits(found, question):
         out.print(f"It fits: {room}; {rest}.", markup=False, soft_wrap=True)
+        out.print(
+            f"To train so: vitrail train RECIPE --data DATA {_options(question, found)}", markup=False, soft_wrap=True
+        )
         return
     out.print(f"It does not fit: {room}; {rest}.", style="bold", markup=False, soft_wrap=True)
     _print_changes(out, advice)
+
+
+def _options(question: Question, found: Footprint) -> str:
+    """What `vitrail train` calls the same."""
+    words = [f"--batch-size {question.train.batch_size}", f"--micro-batch {found.micro_batch}"]
+    if question.train.checkpoint_activations:
+        words.append("--train.checkpoint-activations")
+    if found.gpus > 1:
+        words.append(f"--processes {found.gpus} --parallel {found.parallel}")
+    return " ".join(words)
 
 
 def _print_changes(out: Any, advice: list[Change]) -> None:

@@ -21,6 +21,7 @@ from vitrail.cli.training import (
     next_folder,
     say_plan,
     settle_threads,
+    tell_parallel,
     train_and_report,
 )
 from vitrail.cli.words import (
@@ -93,7 +94,7 @@ class Options(Generic[Model]):
     parallel: Parallel = "auto"
     """A copy of the network in each process (ddp), a part of it in each (fsdp), or the one that suits its size."""
     or_resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Go on with the run of this --name if it is there, so that a job can be queued again with the same command."""
+    """With --name: go on with the run of that name if it is there, so that a job can be queued again as it is."""
     image_size: int | None = None
     """Side of the input in pixels, where it is not the recipe's."""
     track: Track = None
@@ -112,6 +113,9 @@ def run_words(words: Sequence[str]) -> None:
         launch("train", words, processes)
         return
     if is_resume(words):
+        name, _ = positional(words)
+        if name is not None:
+            raise UsageError(f"{name!r} came with --resume", wanted="the run alone, which knows its recipe")
         refuse_changes(words)
         _resume(tyro.cli(Resume, args=list(words), prog="vitrail train"))
         return
@@ -129,7 +133,8 @@ def run_words(words: Sequence[str]) -> None:
         Options[type(chosen.model)],
         args=rest,
         prog=f"vitrail train {name or '[RECIPE]'}",
-        description=f"{Options.__doc__} {SHORT_NAMES} `vitrail train --resume RUN` goes on with a run.",
+        description=f"{Options.__doc__} {SHORT_NAMES} `vitrail train --resume RUN` goes on with a run, and with "
+        "--help behind it lists what may then differ.",
         default=_defaults(chosen, rest),
         config=(tyro.conf.AvoidSubcommands,),
     )
@@ -225,6 +230,7 @@ def _begin(
         session = begin(config, data, folder, device, placement=placement)
     if processes.is_first:
         mark_launch(folder.path)
+    tell_parallel(options.parallel, session)
     settle_threads(session)
     say_plan(session, folder)
     train_and_report(session, folder, track=options.track)
@@ -269,6 +275,7 @@ def _go_on(options: Resume, placement: "Placement", device: "torch.device", *, t
         micro_batch=options.micro_batch,
     )
     session = resume(folder, device, checking, allowed, placement=placement)
+    tell_parallel(options.parallel, session)
     settle_threads(session)
     say_plan(session, folder)
     train_and_report(session, folder, track=track)

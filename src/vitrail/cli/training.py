@@ -149,6 +149,12 @@ def settle_threads(session: "Session") -> None:
         torch.set_num_threads(1)
 
 
+def tell_parallel(parallel: str, session: "Session") -> None:
+    """An option that means nothing in one process is not passed over in silence."""
+    if parallel != "auto" and session.processes.control is None:
+        notice("--parallel is for several processes: add --processes 2 or more, or start with torchrun.")
+
+
 def say_plan(session: "Session", folder: RunFolder) -> None:
     """What will happen, on what, for about how long: before it happens."""
     from vitrail.train.estimate import seconds_left
@@ -177,7 +183,7 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
         f"{optim.optimizer}, learning rate {optim.lr:g}, batch {train.batch_size}{at_a_time}, {length}, "
         f"seed {train.seed}",
         f"{_places(session)}{device_name(session.device)}, {train.precision}{', compiled' if train.compile else ''}; "
-        f"{_about(left)}{_SHORTER if (left or 0) > _LONG else ''}",
+        f"{_about(left)}{_SHORTER if (left or 0) > _LONG and not step else ''}",
         f"{f'going on after step {step:,} in' if step else 'writes'} {escape(printable(str(folder.path)))}",
     ]
     out.print("\n".join(lines) + "\n")
@@ -240,7 +246,8 @@ def say_next(folder: RunFolder) -> None:
     """The next command to type."""
     model = printable(shlex.quote(str(folder.path)))
     console().print(
-        f"Next: [bold]vitrail info {escape(model)}[/], or start another from it: "
+        f"Next: measure it on other images ([bold]vitrail evaluate {escape(model)} --data FOLDER[/]), or start another "
+        "from it: "
         f"[bold]vitrail finetune {escape(model)} --data FOLDER[/]"
     )
 
@@ -268,7 +275,7 @@ def _places(session: "Session") -> str:
 
 def _about(seconds: float | None) -> str:
     if seconds is None:
-        return "for a time that could not be tried out"
+        return "for how long is seen after the first steps"
     if seconds >= 60:
         return f"about {duration(seconds)}"
     whole = max(round(seconds), 1)

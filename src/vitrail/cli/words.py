@@ -67,7 +67,7 @@ def refuse_changes(words: Sequence[str]) -> None:
         if word.startswith("--") and name not in _OF_A_RESUME:
             raise UsageError(
                 f"{name} cannot change a run that goes on",
-                wanted=f"one of {', '.join(_OF_A_RESUME[1:])} beside --resume",
+                wanted=f"one of {', '.join(_OF_A_RESUME[1:-1])} beside --resume",
                 fix="Begin another from its weights with `vitrail finetune RUN`, or edit its config.json and add "
                 "--allow-changed.",
             )

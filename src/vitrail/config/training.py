@@ -100,7 +100,7 @@ class TrainConfig:
     seed: int = 0
     """Decides the first weights, the order of the images, their augmentation and dropout."""
     micro_batch: int | None = None
-    """Images at a time; gradients of several make up a batch. As many as fit if not said."""
+    """Images at a time in each process; gradients of several make up a batch. As many as fit if not said."""
     precision: Precision = "float32"
     """Of the arithmetic; weights and moments are always float32."""
     compile: bool = False

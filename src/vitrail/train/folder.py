@@ -1,6 +1,7 @@
 """The folder of a run: what it was asked to do, what happened, its checkpoints and its model."""
 
 import json
+import os
 import platform
 import shlex
 import sys
@@ -61,7 +62,13 @@ class RunFolder(NamedFolder):
     @property
     def resume_command(self) -> str:
         """What to type to go on."""
-        return f"vitrail train --resume {shlex.quote(str(self.path))}"
+        return f"vitrail train --resume {shlex.quote(str(self.path))}{also_processes()}"
+
+
+def also_processes() -> str:
+    """What a command needs to be given again in as many processes, where they are all on this machine."""
+    here = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return f" --processes {here}" if here != "1" and here == os.environ.get("WORLD_SIZE") else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +98,8 @@ def write_record(folder: RunFolder, record: RunRecord) -> None:
 def read_run(folder: RunFolder) -> RunRecord:
     """Read `config.json`."""
     where = str(folder.config)
+    if not folder.path.exists():
+        raise UsageError("there is no such folder", where=str(folder.path), fix="`ls runs` shows yours.")
     if not folder.config.is_file():
         raise UsageError(
             "there is no config.json",

@@ -308,7 +308,7 @@ class Loop:
             ) from None
         event = {"event": "micro_batch", "step": session.progress.step, "from": before, "micro_batch": size}
         session.rebuild_step()
-        self._happened(event, micro_batch=size)
+        self._happened(event, micro_batch=size, each=size)
 
     def _roll_back(self, error: NotFinite) -> None:
         """Back to the last checkpoint, with half the learning rate from there on."""

@@ -32,7 +32,9 @@ def first_micro_batch(
     """Images at a time over all processes: in each as many as the config says, or as an estimate says will fit."""
     if train.batch_size < smallest * processes:
         raise UsageError(
-            f"batch_size is {train.batch_size}", wanted=f"at least {smallest} for each of the {processes} processes"
+            f"batch_size is {train.batch_size}",
+            wanted=f"at least {smallest} for each of the {processes} processes",
+            fix=f"Give --batch-size {smallest * processes} or more, or start fewer processes.",
         )
     if train.micro_batch is not None:
         return micro_batch(train.micro_batch * processes, train.batch_size, smallest * processes)

@@ -38,7 +38,9 @@ class Progress:
     steps: int
     """Updates in all."""
     micro_batch: int
-    """Images at a time."""
+    """Images at a time, over all processes."""
+    each: int | None = None
+    """Images at a time that are known to fit into one process."""
     rate_factor: float = 1.0
     """On the learning rate; halved by every rollback."""
     bad_in_a_row: int = 0
@@ -54,6 +56,8 @@ class Progress:
 
     def __post_init__(self) -> None:
         positive("micro_batch", self.micro_batch)
+        if self.each is not None:
+            positive("each", self.each)
         for name in ("step", "steps", "bad_in_a_row", "records"):
             count(name, getattr(self, name), at_most=2**40)
         if not (0 < self.rate_factor <= 1 and 0 <= self.seconds < math.inf and self.step <= self.steps):

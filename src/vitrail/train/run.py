@@ -32,6 +32,7 @@ def run(session: Session, folder: RunFolder, watcher: Watcher) -> Outcome:
                 if processes.is_first:
                     _tidy(session, folder)
                     log.rewind(session.progress.records, session.progress.events)
+            _tell_move(session, watcher)
             if session.progress.step:
                 log.write({"event": "resumed", "step": session.progress.step})
             Loop(session, folder, log, stopping).run()
@@ -60,6 +61,13 @@ def _held(session: Session, folder: RunFolder) -> Iterator[None]:
                 _ensure_plain(folder)
                 held.enter_context(only_one(folder.lock, busy=f"another process is training {folder.path}"))
         yield
+
+
+def _tell_move(session: Session, watcher: Watcher) -> None:
+    """Another number of processes is in the log already, as an event; whoever watches hears it now."""
+    last = session.progress.events[-1:]
+    if last and last[0]["event"] == "processes" and last[0]["step"] == session.progress.step:
+        watcher(last[0])
 
 
 def _tidy(session: Session, folder: RunFolder) -> None:

@@ -222,18 +222,17 @@ def _settle_pieces(session: Session, processes_then: int, asked: int | None) -> 
     then = processes_then if isinstance(processes_then, int) and processes_then > 0 else 1
     if now == then and asked is None:
         return
-    wanted = asked or -(-progress.micro_batch // then)
+    wanted = asked or progress.each or -(-progress.micro_batch // then)
     size = micro_batch(wanted * now, session.config.train.batch_size, _smallest(session.config) * now)
     if (size, now) != (progress.micro_batch, then):
         event = {"event": "processes", "step": progress.step, "from": then, "processes": now, "micro_batch": size}
-        session.progress = progress.with_event(event, micro_batch=size)
+        session.progress = progress.with_event(event, micro_batch=size, each=wanted)
 
 
 def _first_progress(config: RunConfig, data: RunData, device: torch.device, processes: Processes) -> Progress:
-    return Progress(
-        steps=total_steps(config.train, len(data.train)),
-        micro_batch=first_micro_batch(config.model, config.train, device, _smallest(config), processes.ranks),
-    )
+    size = first_micro_batch(config.model, config.train, device, _smallest(config), processes.ranks)
+    each = config.train.micro_batch or -(-size // processes.ranks)
+    return Progress(steps=total_steps(config.train, len(data.train)), micro_batch=size, each=each)
 
 
 def _smallest(config: RunConfig) -> int:

@@ -13,7 +13,7 @@ from vitrail.report import write_report
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.runtime.json_text import json_text
 from vitrail.train.finish import Outcome
-from vitrail.train.folder import NamedFolder, RunFolder, command_line, versions
+from vitrail.train.folder import NamedFolder, RunFolder, also_processes, command_line, versions
 from vitrail.transfer.plan import Plan
 from vitrail.transfer.result import Result, summary
 
@@ -32,7 +32,7 @@ class FinetuneFolder(NamedFolder):
     @property
     def resume_command(self) -> str:
         """What to type to go on."""
-        return f"vitrail finetune --resume {shlex.quote(str(self.path))}"
+        return f"vitrail finetune --resume {shlex.quote(str(self.path))}{also_processes()}"
 
     def run(self, folder: str) -> RunFolder:
         """The folder of one of its runs."""
