@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.cli.photos import draw, measured
 from tests.cli.test_launch import environment
+from tests.evaluate.small import levels
 
-from vitrail.cli import main
+from vitrail.cli import main, on_features
 from vitrail.cli.on_features import Options, open_both
 from vitrail.errors import DataError, UsageError
 
@@ -134,3 +136,11 @@ def test_two_processes_give_the_features_of_one(place, capsys) -> None:
     together = json.loads(done.stdout)
     assert together["results"][0]["votes"] == alone["results"][0]["votes"]
     assert not together["results"][0]["train"]["from_cache"]
+
+
+def test_splits_with_one_in_common_are_refused() -> None:
+    source = levels()
+    for train, test in (("train+val", "val"), ("train", "val+train")):
+        with pytest.raises(UsageError, match="have a split in common; wanted none that is learnt from and measured on"):
+            on_features._ensure_apart(source, source, SimpleNamespace(train_split=train, test_split=test))
+    on_features._ensure_apart(source, source, SimpleNamespace(train_split="train+val", test_split="test"))

@@ -177,3 +177,16 @@ def test_a_folder_of_images_stays_as_it_is_and_a_change_in_it_is_noticed(tmp_pat
     assert sorted((path, path.stat().st_mtime_ns) for path in data.rglob("*")) == before
     Image.new("RGB", (10, 9)).save(data / "ant" / "1.bmp")
     assert not features(source=open_data(data)).is_cached
+
+
+def test_other_images_of_the_same_names_and_sizes_are_other_images(tmp_path, cache) -> None:
+    """Uncompressed files are all equally large."""
+    found = {}
+    for name, level in (("dark", 20), ("light", 200)):
+        for label in ("ant", "bee"):
+            (tmp_path / name / label).mkdir(parents=True)
+            Image.new("L", (8, 8), level).save(tmp_path / name / label / "0.bmp")
+        found[name] = features(source=open_data(str(tmp_path / name), "train"))
+    assert not found["light"].is_cached
+    assert not np.array_equal(found["dark"].values, found["light"].values)
+    assert features(source=open_data(str(tmp_path / "dark"), "train")).is_cached

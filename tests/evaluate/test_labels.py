@@ -101,3 +101,15 @@ def test_a_file_of_names_that_is_not_there_or_of_another_model(tmp_path) -> None
         read_class_names(tmp_path / "names.txt")
     with pytest.raises(UsageError, match=r"names.txt: there are 2 class names; wanted 1,000, one for each output of m"):
         ensure_named(("a", "b"), 1000, tmp_path / "names.txt", "m")
+
+
+def test_two_outputs_of_one_name_are_not_guessed_between() -> None:
+    with pytest.raises(DataError, match=r"the model has several outputs called 'crane'.*--classes FILE"):
+        match_classes(source(("crane", "dog")), ("crane", "crane", "dog"), 3, "model")
+    found = match_classes(source(("dog",)), ("crane", "crane", "dog"), 3, "model")
+    assert found.source.labels.values.tolist() == [2]
+
+
+def test_names_of_a_model_are_read_in_one_spelling_too() -> None:
+    found = match_classes(source(("caf\u00e9", "dog")), ("dog", "cafe\u0301"), 2, "model")
+    assert found.source.labels.values.tolist() == [1, 0]

@@ -73,3 +73,20 @@ def test_one_class_and_nan(case) -> None:
     x[4] = np.nan
     with pytest.raises(DataError, match="first in row 4"):
         nearest_neighbours(x, y, *test)
+
+
+def test_equally_near_images_vote_in_the_same_order_however_many_are_asked_for() -> None:
+    generator = np.random.default_rng(0)
+    train = np.repeat(generator.normal(size=(20, 8)), 20, axis=0)
+    labels = generator.integers(0, 4, len(train))
+    test, wanted = generator.normal(size=(100, 8)), generator.integers(0, 4, 100)
+    (alone,) = nearest_neighbours(train, labels, test, wanted, k=(1,))
+    for others in ((1, 5), (1, 20), (1, 300)):
+        assert nearest_neighbours(train, labels, test, wanted, k=others)[0] == alone
+    nearest = np.array([labels[np.flatnonzero(row == row.max())[0]] for row in _cosine(test, train)])
+    assert alone.plain_right == (nearest == wanted).sum()
+
+
+def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    one, other = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (one, other))
+    return np.round(one @ other.T, 6)

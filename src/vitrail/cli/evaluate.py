@@ -105,6 +105,7 @@ def run(options: Options) -> None:
     from vitrail.report.evaluation_folder import EvaluationFolder
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
+    from vitrail.train.folder import command_line
 
     if not options.models:
         raise UsageError("there is no model", wanted="vitrail evaluate MODEL --data DATA")
@@ -118,7 +119,7 @@ def run(options: Options) -> None:
             names = None if options.classes is None else read_class_names(options.classes)
             if options.out is not None:
                 folder = EvaluationFolder(options.out.expanduser(), options.models)
-                folder.ensure_free(source)
+                folder.ensure_free(source, command_line())
         _Work(options, source, device, processes, folder, real, names).all()
 
 

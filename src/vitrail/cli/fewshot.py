@@ -91,7 +91,10 @@ def _choose(rows: list[_Row], given: float) -> dict[tuple[str, int], _Choice]:
 
     alike: dict[tuple[str, int], list[_Row]] = {}
     for row in rows:
-        alike.setdefault((row.case.model, row.result.shots), []).append(row)
+        group = alike.setdefault((row.case.model, row.result.shots), [])
+        # The same data named twice is one data set.
+        if row.case.data not in {other.case.data for other in group}:
+            group.append(row)
     return {
         key: _Choice(choose_l2([row.result for row in group]), tuple(row.case.data for row in group))
         if len(group) > 1 and len(group[0].result.l2) > 1

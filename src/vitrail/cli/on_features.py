@@ -234,12 +234,19 @@ def _ensure_apart(train: "Source", test: "Source", options: Options) -> None:
     from vitrail.data.sources.parts import parse_part
     from vitrail.data.sources.splits import canonical_split
 
-    splits = {canonical_split(parse_part(text).split) for text in (options.train_split, options.test_split)}
-    if len(splits) > 1:
+    asked = (options.train_split, options.test_split)
+    first, second = ({canonical_split(name) for name in parse_part(text).split.split("+")} for text in asked)
+    if not first & second:
         return
+    if first != second:
+        raise UsageError(
+            f"{options.train_split} and {options.test_split} have a split in common",
+            wanted="none that is learnt from and measured on",
+            where=train.name,
+        )
     learnt, measured = (source.ids(np.arange(len(source))) for source in (train, test))
     if shared := len(np.intersect1d(learnt, measured)):
-        name = splits.pop()
+        name = "+".join(sorted(first))
         raise UsageError(
             f"{shared:,} images are in both {options.train_split} and {options.test_split}",
             wanted="none that is learnt from and measured on",

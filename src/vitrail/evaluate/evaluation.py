@@ -88,7 +88,14 @@ def evaluate_subject(
         predictions, evaluation = answers(logits, shown), measure_multilabel(logits, shown, source.classes)
     else:
         predictions = classify(
-            subject.model, source, subject.preparation, device=subject.device, bfloat16=subject.bfloat16, **how
+            subject.model,
+            source,
+            subject.preparation,
+            device=subject.device,
+            bfloat16=subject.bfloat16,
+            # A model that learnt each class by itself is read so, as its run read it.
+            sigmoid=subject.model.provenance.get("loss") == "sigmoid",
+            **how,
         )
         seconds = time.perf_counter() - begun
         with processes.together():

@@ -20,6 +20,7 @@ import torch
 from vitrail import __version__
 from vitrail.config import to_json
 from vitrail.data import Source
+from vitrail.data.check.origin import identities
 from vitrail.errors import DataError, DiskError, notice
 from vitrail.evaluate.features import extract_features
 from vitrail.evaluate.subject import Subject
@@ -92,6 +93,9 @@ def _describe(subject: Subject, source: Source) -> dict[str, Any]:
     return {
         "model": subject.fingerprint,
         "data": source.digest(),
+        "split": source.split,
+        # Names and sizes are not enough: another folder may hold other images under them.
+        "images": hashlib.sha256(identities(source).tobytes()).hexdigest(),
         "preprocessing": to_json(preparation.preprocessing),
         "image_size": list(preparation.size),
         "channels": preparation.channels,

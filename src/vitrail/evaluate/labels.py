@@ -35,9 +35,17 @@ def match_classes(source: Source, labels: tuple[str, ...] | None, outputs: int, 
         return Matched(_by_number(source, outputs, model), "number")
     if len(labels) != outputs:
         raise DataError(f"there are {len(labels):,} class names for {outputs:,} outputs", where=model)
+    labels = tuple(unicodedata.normalize("NFC", name) for name in labels)
     present = [source.classes[int(number)] for number in np.flatnonzero(source.labels.counts())]
     known = set(labels)
     strangers = [name for name in present if name not in known]
+    if doubled := [name for name in present if labels.count(name) > 1]:
+        raise DataError(
+            f"the model has several outputs called {_few(doubled)}",
+            wanted="a name for each, to know which is meant",
+            where=model,
+            fix=f"Name {_HOW}",
+        )
     if not strangers:
         return Matched(with_classes(source, labels), "name")
     if _is_imagenet(source.classes) and len(labels) == len(source.classes) == len(strangers):

@@ -17,6 +17,8 @@ NEIGHBOURS = 20
 TEMPERATURE = 0.07
 # Similarities and votes that are held at a time: 256 MB in float32.
 _AT_A_TIME = 2**26
+# More than are asked for, because some may be equally near.
+_SPARE = 256
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def nearest_neighbours(
 ) -> tuple[Nearest, ...]:
     """Find the neighbours by cosine similarity once, and let the first k of them vote, for each k.
 
-    Of classes with equal votes the lower number counts.
+    Of equally near images the earlier counts, and of classes with equal votes the lower number.
     """
     sets = FeatureSets.of(train_x, train_y, test_x, test_y)
     ensure_positive("temperature", temperature)
@@ -67,7 +69,7 @@ def nearest_neighbours(
     rows = max(1, _AT_A_TIME // (len(known) + 2 * sets.num_classes))
     for start in range(0, len(sets.test_y), rows):
         asked = _directions(sets.test_x[start : start + rows], device)
-        similarity, places = (asked @ known.T).topk(max(k), dim=1)
+        similarity, places = _neighbours(asked @ known.T, max(k))
         labels = torch.tensor(sets.test_y[start : start + rows], dtype=torch.int64, device=device)
         for row, number in enumerate(k):
             voters = classes[places[:, :number]]
@@ -79,6 +81,15 @@ def nearest_neighbours(
         Nearest(number, len(sets.test_y), int(plain), int(weighted))
         for number, (plain, weighted) in zip(k, right, strict=True)
     )
+
+
+def _neighbours(similarity: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The nearest, in an order that does not depend on how many are asked for unless very many are equally near."""
+    near, places = similarity.topk(min(number + _SPARE, similarity.shape[1]), dim=1)
+    order = places.argsort(dim=1)
+    near, places = near.gather(1, order), places.gather(1, order)
+    near, order = near.sort(dim=1, descending=True, stable=True)
+    return near[:, :number], places.gather(1, order)[:, :number]
 
 
 def _directions(features: np.ndarray, device: str | torch.device) -> Tensor:

@@ -25,7 +25,6 @@ L2_GRID = tuple(10.0**power for power in range(1, -7, -1))
 HELD_OUT = 0.2
 ITERATIONS = 2000
 _GRADIENT = 1e-5
-_FAILURES = 2
 _SMALL = 2**24
 _ROWS = 4096
 
@@ -105,7 +104,7 @@ def linear_probe(
 def _try(
     sets: FeatureSets, grid: Sequence[float], seed: int, device: str | torch.device
 ) -> tuple[tuple[Tried, ...], int]:
-    """How good each l2 is on held-out features, and how many those are; weaker ones than two failures are not tried."""
+    """How good each l2 is on held-out features, and how many those are."""
     rest, held_out = hold_out(sets.train_y, seed)
     part = _Fitting.of(sets.train_x[rest], sets.train_y[rest], sets.num_classes, device)
     start = np.zeros((sets.train_x.shape[1] + 1, sets.num_classes))
@@ -115,9 +114,6 @@ def _try(
         start = found.weights
         right, loss = part.measure(found.weights, sets.train_x[held_out], sets.train_y[held_out])
         tried.append(Tried(l2, right / len(held_out), loss, found.iterations, found.converged))
-        if len(tried) - tried.index(max(tried, key=_worth)) > _FAILURES:
-            # The weakest take the longest and are not going to be better.
-            break
     return tuple(tried), len(held_out)
 
 

@@ -47,7 +47,7 @@ class EvaluationFolder:
         name = re.sub(r"[^\w.-]+", "-", Path(self.models[number]).name)[:60].strip(".-")
         return self.path / f"{number + 1}-{name or 'model'}"
 
-    def ensure_free(self, source: Source) -> None:
+    def ensure_free(self, source: Source, command: str) -> None:
         """Refuse a place inside the data, and one that holds something else: a run has a report of its own."""
         ensure_outside([source], self.path)
         if self.path.is_symlink() and not self.path.exists():
@@ -61,6 +61,13 @@ class EvaluationFolder:
                 "is there already and holds something else than an evaluation",
                 where=str(self.path),
                 fix="Choose another --out.",
+            )
+        if self._is_ours() and self._command() not in (None, command):
+            raise UsageError(
+                f"holds another evaluation: {self._command()}",
+                wanted="none, or that of the same command",
+                where=str(self.path),
+                fix="Choose another --out, or remove it.",
             )
         for folder in {self.path, *(self.home(number) for number in range(len(self.models)))}:
             for place in (folder, folder / _FIGURES):
@@ -92,6 +99,10 @@ class EvaluationFolder:
         pages = [(self.page, "the page: open it"), (self.result, "every number")]
         home = self.home(0) if len(self.models) == 1 else self.path / "*"
         return [*pages, (home / _ANSWERS, "what was said about each image"), (home / _FIGURES, "pictures")]
+
+    def _command(self) -> str | None:
+        """What made the evaluation that is there."""
+        return json.loads(self.result.read_text(encoding="utf-8")).get("command")
 
     def _is_ours(self) -> bool:
         try:

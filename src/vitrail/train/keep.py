@@ -30,6 +30,7 @@ def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metr
         "step": progress.step,
         "steps": progress.steps,
         "seed": config.train.seed,
+        "loss": config.train.loss,
         "averaged": session.average is not None,
     }
     measured = {} if metrics is None else {"held_out": finite(to_json(metrics))}
