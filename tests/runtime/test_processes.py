@@ -17,6 +17,7 @@ from tests.train.tiny_run import start_own_forkserver
 from torch.distributed import HashStore, Store
 
 from vitrail.errors import DataError, UsageError
+from vitrail.runtime import processes as processes_module
 from vitrail.runtime.processes import ALONE, LostProcess, Processes, joined, meeting, own_device
 
 CPU = torch.device("cpu")
@@ -165,7 +166,8 @@ def test_processes_that_never_come_are_not_waited_for_for_ever():
         meeting(HashStore(), 0, 2, patience=timedelta(seconds=0.2))
 
 
-def test_errors_that_are_no_loss_stay_what_they_are():
+def test_errors_that_are_no_loss_stay_what_they_are(monkeypatch):
+    monkeypatch.setattr(processes_module, "_SECONDS_TO_VANISH", 0.0)
     several = Processes(rank=0, ranks=2, control=object(), places=(("here", 1), ("there", 2)))
     assert several.lost(ValueError("Connection closed by peer")) is None
     assert several.lost(RuntimeError("shapes do not match")) is None

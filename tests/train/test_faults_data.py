@@ -110,7 +110,7 @@ def vanish(images: Path, how: str) -> None:
             path.write_bytes(b"not an image any more")
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.slow), 1])
 @pytest.mark.parametrize("how", ["deleted", "changed"])
 def test_files_that_vanish_in_the_middle(how, workers, own_images, tmp_path):
     folder, copy = tmp_path / "run", tmp_path / "copy"

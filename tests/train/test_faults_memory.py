@@ -73,7 +73,13 @@ def test_in_the_middle_of_a_run_no_loss_is_forgotten(log_every, images, tmp_path
     assert sum(told) == pytest.approx(sum(wanted), abs=1e-4)
 
 
-@pytest.mark.parametrize("moment", [("micro_batch", 3), ("saved", 3), ("step", 4), ("step", 9)])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        ("micro_batch", 3),
+        *(pytest.param(moment, marks=pytest.mark.slow) for moment in [("saved", 3), ("step", 4), ("step", 9)]),
+    ],
+)
 def test_the_halving_is_replayed(moment, images, tmp_path):
     settings = config(images, model=RANDOM, micro_batch=8, average=0.9)
     wanted, came = tmp_path / "wanted", tmp_path / "came"

@@ -145,7 +145,7 @@ def _no_space(path: Path, *_rest: object) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
-@pytest.mark.parametrize("parallel", KINDS)
+@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
 def test_a_full_disk_ends_all_and_the_last_checkpoint_is_whole(images, tmp_path, parallel):
     wanted, came, settings = tmp_path / "wanted", tmp_path / "came", config(images, steps=14)
     train_in(2, wanted, settings, parallel=parallel)

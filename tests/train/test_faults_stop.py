@@ -115,7 +115,7 @@ def test_stop_and_go_on(place, number, images, unbroken, tmp_path):
         signal.SIGINT,
     ],
 )
-@pytest.mark.parametrize("place", ["step", "data wait"])
+@pytest.mark.parametrize("place", [pytest.param("step", marks=pytest.mark.slow), "data wait"])
 def test_a_signal_that_the_workers_hear_too(place, number, images, unbroken, tmp_path):
     """As a terminal and a cluster send it: to the whole group."""
     folder = tmp_path / "run"

@@ -81,7 +81,7 @@ def crash_at(event: str, step: int) -> Watcher:
     return watch
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "moments",
     [

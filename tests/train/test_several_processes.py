@@ -208,7 +208,9 @@ class KillAt:
         return watcher
 
 
-@pytest.mark.parametrize(("parallel", "killed"), [("ddp", 1), ("ddp", 0), ("fsdp", 1)])
+@pytest.mark.parametrize(
+    ("parallel", "killed"), [("ddp", 1), pytest.param("ddp", 0, marks=pytest.mark.slow), ("fsdp", 1)]
+)
 def test_when_one_is_killed_the_others_say_so_and_the_run_goes_on_to_the_last_bit(images, tmp_path, parallel, killed):
     settings = config(images, RANDOM, STRONG, batch_size=12, steps=14)
     wanted, came = tmp_path / "wanted", tmp_path / "came"
