@@ -23,8 +23,11 @@ from vitrail.train.session import Session
 
 ERRORS = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    MemoryError("Unable to allocate 2.00 GiB"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you tried to"),
+    pytest.param(MemoryError("Unable to allocate 2.00 GiB"), marks=pytest.mark.slow),
+    pytest.param(
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you tried to"),
+        marks=pytest.mark.slow,
+    ),
 ]
 
 

@@ -21,6 +21,9 @@ from vitrail.train import memory, sources
 from vitrail.train.log import Record, Watcher
 from vitrail.train.session import Session
 
+# Each of these starts several processes several times.
+pytestmark = pytest.mark.slow
+
 KINDS = ["ddp", "fsdp"]
 
 
@@ -145,7 +148,7 @@ def _no_space(path: Path, *_rest: object) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
-@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("parallel", KINDS)
 def test_a_full_disk_ends_all_and_the_last_checkpoint_is_whole(images, tmp_path, parallel):
     wanted, came, settings = tmp_path / "wanted", tmp_path / "came", config(images, steps=14)
     train_in(2, wanted, settings, parallel=parallel)
@@ -354,7 +357,6 @@ def test_half_the_precision_and_fewer_held_out_images_than_processes(tmp_path, p
     assert all(e["loss"] < 1.5 for e in events(tmp_path / "run", "train"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parallel", KINDS)
 @pytest.mark.parametrize("recomputed", [False, True], ids=["kept", "recomputed"])
 def test_compiled_it_is_the_same_run(images, tmp_path, parallel, recomputed):

@@ -61,7 +61,7 @@ def test_losses_are_those_of_one_process(images, alone, tmp_path, parallel):
     assert len(np.load(folder / "predictions.npz")["losses"]) == len(np.load(alone / "predictions.npz")["losses"])
 
 
-@pytest.mark.parametrize("parallel", KINDS)
+@pytest.mark.parametrize("parallel", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
 def test_a_last_block_that_computes_one_token_alone(images, tmp_path, parallel):
     settings = config(images, replace(PLAIN, {"pool": "token"}, kind="model"), steps=6)
     wanted, came = tmp_path / "one", tmp_path / "two"
@@ -70,7 +70,7 @@ def test_a_last_block_that_computes_one_token_alone(images, tmp_path, parallel):
     assert_same_losses(came, wanted, 6)
 
 
-@pytest.mark.parametrize("parallel", KINDS)
+@pytest.mark.parametrize("parallel", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
 def test_accumulated_and_averaged_and_checkpointed_it_is_still_the_same_run(images, tmp_path, parallel):
     """Three processes that do not divide the batch, two pieces per batch, a Polyak average, recomputed activations."""
     train = {"batch_size": 14, "micro_batch": 3, "steps": 12, "average": 0.99, "checkpoint_activations": True}
@@ -209,7 +209,8 @@ class KillAt:
 
 
 @pytest.mark.parametrize(
-    ("parallel", "killed"), [("ddp", 1), pytest.param("ddp", 0, marks=pytest.mark.slow), ("fsdp", 1)]
+    ("parallel", "killed"),
+    [("ddp", 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in [("ddp", 0), ("fsdp", 1)])],
 )
 def test_when_one_is_killed_the_others_say_so_and_the_run_goes_on_to_the_last_bit(images, tmp_path, parallel, killed):
     settings = config(images, RANDOM, STRONG, batch_size=12, steps=14)
