@@ -15,8 +15,8 @@ from vitrail.errors import DataError
 from vitrail.evaluate import Evaluation, Measured, MultiLabelEvaluation, evaluate_subject
 from vitrail.evaluate.evaluation import record_of
 from vitrail.evaluate.labels import Matched
+from vitrail.evaluate.outputs import all_outputs
 from vitrail.evaluate.real import RealLabels
-from vitrail.evaluate.scores import all_logits
 from vitrail.evaluate.subject import Subject
 
 CLASSES = 6
@@ -127,7 +127,7 @@ def test_several_classes_per_image_are_read_by_a_sigmoid() -> None:
     found = evaluate_subject(subject(), Matched(images, "name"), batch_size=7)
     numbers = found.evaluation
     assert isinstance(numbers, MultiLabelEvaluation)
-    logits = all_logits(subject(), images, batch_size=23)
+    logits = all_outputs(subject().model, subject(), images, batch_size=23)
     np.testing.assert_allclose(found.predictions.confidence[:, 0], 1 / (1 + np.exp(-logits.max(1))), rtol=1e-4)
     assert numbers.images == 23
     assert numbers.hit is not None and numbers.hit.images == sum(bool(row % 3) for row in range(23))
@@ -139,8 +139,8 @@ def test_several_classes_per_image_are_read_by_a_sigmoid() -> None:
 
 def test_logits_are_those_of_the_network_in_the_order_of_the_source() -> None:
     told: list[int] = []
-    found = all_logits(subject(), source(), batch_size=5, advance=told.append)
-    whole = all_logits(subject(), source(), batch_size=23)
+    found = all_outputs(subject().model, subject(), source(), batch_size=5, advance=told.append)
+    whole = all_outputs(subject().model, subject(), source(), batch_size=23)
     assert found.shape == (23, CLASSES)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, whole, atol=1e-5)

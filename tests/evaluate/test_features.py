@@ -94,16 +94,16 @@ def test_several_processes_share_the_work_and_have_all_of_it(ranks, images) -> N
     assert answers == [WANTED[:images].tolist()] * ranks
 
 
-def test_what_one_process_cannot_read_the_first_one_tells(tmp_path) -> None:
+def test_what_one_process_cannot_read_is_told_once_by_it(tmp_path) -> None:
     for name in ("ant", "bee"):
         (tmp_path / name).mkdir()
         for number in range(3):
             Image.new("L", (8, 8), number).save(tmp_path / name / f"{number}.png")
     (tmp_path / "ant" / "1.png").write_bytes(b"no image")
     words = Group(2, _Extract(open_data(tmp_path), Numbers())).words()
-    assert words[0][0] == "DataError"
-    assert words[0][1].startswith(f"{tmp_path / 'ant' / '1.png'}: the content is no image we read")
-    assert words[1] == ("Elsewhere", "another process of the run failed.")
+    assert words[1][0] == "DataError"
+    assert words[1][1].startswith(f"{tmp_path / 'ant' / '1.png'}: the content is no image we read")
+    assert words[0] == ("Elsewhere", "another process of the run failed.")
 
 
 def test_no_numbers_in_several_processes_are_told_once() -> None:

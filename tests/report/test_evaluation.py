@@ -186,4 +186,5 @@ def test_means_for_people(key, mean, std, shown) -> None:
 
 
 def test_a_record_is_json() -> None:
-    json.dumps(record_of(measured(source(), {1: 0})), allow_nan=False)
+    record = record_of(measured(source(), {1: 0}))
+    assert set(json.loads(json.dumps(record, allow_nan=False))) == set(record)

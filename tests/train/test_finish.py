@@ -123,3 +123,4 @@ def test_a_held_out_loss_that_is_no_number_is_no_traceback(tmp_path) -> None:
         schedule=vitrail.config.ScheduleConfig(decay="constant"),
     )
     trained(started(settings, tmp_path / "run"), tmp_path / "run")
+    assert list(read_log(tmp_path / "run" / "log.jsonl"))[-1]["event"] == "done"

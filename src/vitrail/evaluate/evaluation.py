@@ -15,8 +15,8 @@ from vitrail.evaluate.classify import Predictions, classify
 from vitrail.evaluate.labels import Matched
 from vitrail.evaluate.metrics import ClassResult, Share, confusion_triples, measure, per_class, share_of
 from vitrail.evaluate.multilabel import MultiLabelEvaluation, answers, measure_multilabel, table_of
+from vitrail.evaluate.outputs import all_outputs
 from vitrail.evaluate.real import RealLabels, RealResult, match_real, measure_real
-from vitrail.evaluate.scores import all_logits
 from vitrail.evaluate.subject import Subject
 from vitrail.runtime.processes import ALONE, Processes
 
@@ -80,7 +80,7 @@ def evaluate_subject(
     how: dict[str, Any] = {"batch_size": batch_size, "workers": workers, "advance": advance, "processes": processes}
     begun = time.perf_counter()
     if source.labels.is_multi:
-        logits = all_logits(subject, source, **how)
+        logits = all_outputs(subject.model, subject, source, **how)
         seconds = time.perf_counter() - begun
         with processes.together():
             _ensure_numbers(logits, source, subject)

@@ -7,7 +7,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import vitrail
 from vitrail.config import RunConfig, from_json, to_json
@@ -16,6 +16,8 @@ from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
 
 FORMAT = "vitrail-run/1"
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -97,30 +99,29 @@ def write_record(folder: RunFolder, record: RunRecord) -> None:
 
 def read_run(folder: RunFolder) -> RunRecord:
     """Read `config.json`."""
-    where = str(folder.config)
+    other = ("vitrail-finetune/", f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning.")
+    return read_record(folder, RunRecord, FORMAT, "a run", other)
+
+
+def read_record(folder: NamedFolder, record: type[Record], format: str, what: str, other: tuple[str, str]) -> Record:
+    """Read `config.json` of `what` it has to be; `other` is what people take for it, and what to do with that."""
+    where, yours = str(folder.config), "`ls runs` shows yours."
     if not folder.path.exists():
-        raise UsageError("there is no such folder", where=str(folder.path), fix="`ls runs` shows yours.")
+        raise UsageError("there is no such folder", where=str(folder.path), fix=yours)
     if not folder.config.is_file():
-        raise UsageError(
-            "there is no config.json",
-            wanted="the folder of a run",
-            where=str(folder.path),
-            fix="`ls runs` shows yours.",
-        )
+        raise UsageError("there is no config.json", wanted=f"the folder of {what}", where=str(folder.path), fix=yours)
     try:
         values = json.loads(folder.config.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot be read ({error})", where=where) from None
     found = values.get("format") if isinstance(values, dict) else None
-    if found != FORMAT:
-        is_finetuning = isinstance(found, str) and found.startswith("vitrail-finetune/")
+    if found != format:
+        prefix, fix = other
+        is_other = isinstance(found, str) and found.startswith(prefix)
         raise DataError(
-            "is not the record of a run",
-            wanted=f"format {FORMAT!r}",
-            where=where,
-            fix=f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning." if is_finetuning else "",
+            f"is not the record of {what}", wanted=f"format {format!r}", where=where, fix=fix if is_other else ""
         )
-    return from_json(RunRecord, values, where=where)
+    return from_json(record, values, where=where)
 
 
 def versions() -> dict[str, str]:

@@ -1,19 +1,18 @@
 """The folder of a fine-tuning: its plan, the runs it is made of, its result and the model that is kept."""
 
-import json
 import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitrail.config import from_json, to_json
-from vitrail.errors import DataError, UsageError
+from vitrail.config import to_json
+from vitrail.errors import UsageError
 from vitrail.report import write_report
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.runtime.json_text import json_text
 from vitrail.train.finish import Outcome
-from vitrail.train.folder import NamedFolder, RunFolder, also_processes, command_line, versions
+from vitrail.train.folder import NamedFolder, RunFolder, also_processes, command_line, read_record, versions
 from vitrail.transfer.plan import Plan
 from vitrail.transfer.result import Result, summary
 
@@ -84,28 +83,8 @@ def read_plan(folder: FinetuneFolder) -> Plan:
 
 
 def _read_record(folder: FinetuneFolder) -> FinetuneRecord:
-    where = str(folder.config)
-    if not folder.config.is_file():
-        raise UsageError(
-            "there is no config.json",
-            wanted="the folder of a fine-tuning",
-            where=str(folder.path),
-            fix="`ls runs` shows yours.",
-        )
-    try:
-        values = json.loads(folder.config.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot be read ({error})", where=where) from None
-    found = values.get("format") if isinstance(values, dict) else None
-    if found != FORMAT:
-        is_run = isinstance(found, str) and found.startswith("vitrail-run/")
-        raise DataError(
-            "is not the record of a fine-tuning",
-            wanted=f"format {FORMAT!r}",
-            where=where,
-            fix=f"`vitrail train --resume {folder.path}` goes on with a single run." if is_run else "",
-        )
-    return from_json(FinetuneRecord, values, where=where)
+    other = ("vitrail-run/", f"`vitrail train --resume {folder.path}` goes on with a single run.")
+    return read_record(folder, FinetuneRecord, FORMAT, "a fine-tuning", other)
 
 
 def keep_first(folder: FinetuneFolder, first: RunFolder) -> None:
