@@ -35,9 +35,11 @@ def checkout(tmp_path, monkeypatch) -> Path:
     [
         "README.md",
         "docs/data.md",
-        "docs/training.md",
+        pytest.param("docs/training.md", marks=pytest.mark.slow),
         "docs/evaluating.md",
         "docs/few-shot.md",
+        pytest.param("docs/vtab.md", marks=pytest.mark.slow),
+        pytest.param("docs/transfer.md", marks=pytest.mark.slow),
         pytest.param("docs/scaling.md", marks=pytest.mark.slow),
         pytest.param("docs/larger.md", marks=pytest.mark.slow),
     ],

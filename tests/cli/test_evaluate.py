@@ -117,6 +117,7 @@ def test_neither_batch_size_nor_workers_change_a_count(capsys, data, model, batc
     ]
 
 
+@pytest.mark.slow
 def test_two_processes_count_the_same_and_one_speaks(capsys, data, model) -> None:
     wanted = result(capsys, model, "--data", data)["models"][0]
     kept = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}

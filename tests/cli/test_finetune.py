@@ -11,11 +11,12 @@ from tests.train.tiny_run import make_images
 from tests.transfer.conftest import save_network
 
 import vitrail
-from vitrail.cli import finetune, main
+from vitrail.cli import finetuning, main
 from vitrail.config import PRESETS, preset
 from vitrail.train.folder import RunFolder, read_run
 from vitrail.train.run import run
 from vitrail.transfer.folder import FinetuneFolder, read_plan
+from vitrail.transfer.source import read_start
 
 QUICK = ("--steps", 3, "--batch-size", 16, "--device", "cpu", "--workers", 0)
 
@@ -35,7 +36,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs without a view and a report, which take longer than the training."""
     monkeypatch.setattr(
-        finetune, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None)
+        finetuning, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None)
     )
 
 
@@ -144,7 +145,9 @@ def test_the_papers_rows_and_the_hyper_rule(capsys, source: Path, data: Path):
 
 
 def test_the_paper_fine_tunes_at_384_pixels(source: Path, data: Path):
-    _, plan = finetune._plan(str(source), ["--data", str(data), "--recipe", "finetune-cifar10", "--device", "cpu"])
+    _, plan = finetuning.plan_finetuning(
+        read_start(str(source)), ["--data", str(data), "--recipe", "finetune-cifar10", "--device", "cpu"]
+    )
     assert plan.config.model.image_size == (384, 384)
     assert plan.rates == (0.001, 0.003, 0.01, 0.03)
     optim, train = plan.config.optim, plan.config.train
@@ -174,7 +177,7 @@ def test_ctrl_c_and_going_on(capsys, source: Path, data: Path, monkeypatch: pyte
         return run(session, folder, watch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(finetune, "train_and_report", interrupted)
+        patch.setattr(finetuning, "train_and_report", interrupted)
         message = failure(capsys, 75, *words)
     assert message.endswith("To go on: vitrail finetune --resume runs/mine.")
     out = printed_by(capsys, "--resume", "runs/mine", "--device", "cpu")

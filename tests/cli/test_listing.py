@@ -138,7 +138,7 @@ def test_recipes_as_json(capsys):
         "measured": None,
         "source": "BiT",
     }
-    assert (rows["vit-cifar10"]["group"], rows["vit-cifar10"]["length"]) == ("our own, for small data", "400 epochs")
+    assert (rows["vit-cifar10"]["group"], rows["vit-cifar10"]["length"]) == ("our own, for small data", "600 epochs")
     # Each group in one piece, so that a program may cut the list where it changes.
     assert len(list(groupby(row["group"] for row in rows.values()))) == 5
 

@@ -123,6 +123,7 @@ def test_several_classes_an_image_are_refused(place) -> None:
         open_both("many.csv", Options(data=()))
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_features_of_one(place, capsys) -> None:
     alone = measured(capsys, "knn", "model", "--data", "photos", "--k", "1", "5")
     words = ["knn", "model", "--data", "photos", "--k", "1", "5", "--fresh", "--json", "--processes", "2"]

@@ -86,7 +86,7 @@ class _Extract:
         connection.send(found.tolist())
 
 
-@pytest.mark.parametrize(("ranks", "images"), [(2, 23), (3, 2)])
+@pytest.mark.parametrize(("ranks", "images"), [(2, 23), pytest.param(3, 2, marks=pytest.mark.slow)])
 def test_several_processes_share_the_work_and_have_all_of_it(ranks, images) -> None:
     group = Group(ranks, _Extract(levels(images), Numbers()))
     answers = [connection.recv() for connection in group.connections]
@@ -94,6 +94,7 @@ def test_several_processes_share_the_work_and_have_all_of_it(ranks, images) -> N
     assert answers == [WANTED[:images].tolist()] * ranks
 
 
+@pytest.mark.slow
 def test_what_one_process_cannot_read_is_told_once_by_it(tmp_path) -> None:
     for name in ("ant", "bee"):
         (tmp_path / name).mkdir()
@@ -106,6 +107,7 @@ def test_what_one_process_cannot_read_is_told_once_by_it(tmp_path) -> None:
     assert words[0] == ("Elsewhere", "another process of the run failed.")
 
 
+@pytest.mark.slow
 def test_no_numbers_in_several_processes_are_told_once() -> None:
     words = Group(2, _Extract(levels(), _Broken())).words()
     assert [word for word, _text in words] == ["DataError", "Elsewhere"]

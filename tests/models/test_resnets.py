@@ -180,3 +180,13 @@ def test_r_ti_16_really_has_a_stride_of_32() -> None:
     config = ZOO["r-vit-ti16"].config
     assert config.pixels_per_patch == (32, 32)
     assert config.tokens == 50
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 5])
+@torch.no_grad()
+def test_a_bit_of_any_number_of_stages_knows_its_map(stages: int) -> None:
+    config = BitConfig(blocks=(1,) * stages, width=32, image_size=(40, 70), num_classes=3)
+    model = vitrail.models.build(config).eval()
+    images = torch.zeros(2, 3, 40, 70)
+    assert model(images).shape == (2, 3)
+    assert model.feature_map(images).shape == (2, config.feature_width, *config.grid)

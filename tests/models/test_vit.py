@@ -335,3 +335,29 @@ def test_sincos_positions_are_fixed_and_zero_for_the_class_token() -> None:
     assert "positions.0.table" not in model.state_dict()
     assert not model.positions[0]()[0].any()
     assert model.positions[0]().shape == (17, 24)
+
+
+def test_attention_that_starts_as_if_it_were_trained() -> None:
+    config = dataclasses.replace(ZOO["vit-ti16"].config, depth=1, attention_start="mimetic")
+    torch.manual_seed(0)
+    attention = VisionTransformer(config).blocks[0].attention
+    width, heads = config.width, config.num_heads
+    q, k, v = attention.qkv.weight.detach().chunk(3)
+    # Each head's `W_q W_k^T` is the best of its rank to 0.7 (chance + identity), so it keeps the larger half of both.
+    products = torch.einsum("hda,hdb->hab", q.unflatten(0, (heads, -1)), k.unflatten(0, (heads, -1)))
+    likeness = products.diagonal(dim1=1, dim2=2).mean(dim=1)
+    assert (likeness > 0.3).all()
+    assert (torch.linalg.matrix_rank(products, rtol=1e-4) == width // heads).all()
+    assert not torch.allclose(products[0], products[1], atol=0.1)
+    # `W_v W_o` is 0.4 (chance - identity), as exactly as a decomposition gives it.
+    copied = (attention.output.weight.detach() @ v).T
+    assert copied.diagonal().mean().item() == pytest.approx(-0.4, abs=0.02)
+    rest = copied + 0.4 * torch.eye(width)
+    assert rest.std().item() == pytest.approx(0.4 * width**-0.5, rel=0.05)
+    assert not attention.qkv.bias.any()
+    assert not attention.output.bias.any()
+
+
+def test_a_start_that_nobody_knows() -> None:
+    with pytest.raises(UsageError, match="attention_start"):
+        dataclasses.replace(ZOO["vit-ti16"].config, attention_start="random")

@@ -61,6 +61,8 @@ def test_network(line: Line):
         ("imagenet", (0.01, 0.03), 20_000, 500, 0.01),
         ("cifar100", (0.001, 0.003, 0.01), 2_500, 200, 0.02),
         ("oxford-pets", (0.001, 0.003, 0.01), 500, 100, 0.1),
+        ("vtab-500", (0.001, 0.003, 0.01, 0.03), 500, 100, 0.2),
+        ("vtab-2500", (0.001, 0.003, 0.01, 0.03), 2_500, 200, 0.2),
     ],
 )
 def test_finetuning(data: str, rates: tuple[float, ...], steps: int, warmup: int, held_out: float):
@@ -72,4 +74,4 @@ def test_finetuning(data: str, rates: tuple[float, ...], steps: int, warmup: int
     assert expanded.train == TrainConfig(batch_size=512, steps=steps, loss="softmax", keep="last")
     assert (expanded.augment.crop, expanded.augment.resize) == ("resize", 261)
     assert expanded.model is None
-    assert len(FINETUNING) == 3
+    assert len(FINETUNING) == 5

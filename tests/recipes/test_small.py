@@ -36,7 +36,7 @@ def test_the_network_takes_the_images_and_names_the_classes(name: str):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_all_of_them_share(name: str):
     found = recipe(name)
-    assert (found.optim.optimizer, found.optim.clip) == ("adam", 1.0)
+    assert (found.optim.optimizer, found.optim.clip) == ("muon" if "cifar" in name else "adam", 1.0)
     assert (found.schedule.decay, found.schedule.warmup_share) == ("cosine", 0.05)
     assert (found.train.loss, found.train.keep) == ("softmax", "best" if name == "vit-folder" else "last")
     assert found.train.compile == (found.train.precision == "bfloat16") == ("cifar" in name)

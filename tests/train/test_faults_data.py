@@ -254,7 +254,11 @@ def harm_worker(session: Session, connection: Connection, how: signal.Signals) -
 
 
 @pytest.mark.parametrize(
-    ("how", "cause"), [(signal.SIGKILL, "a data worker was killed"), (signal.SIGSTOP, "no data worker answered")]
+    ("how", "cause"),
+    [
+        (signal.SIGKILL, "a data worker was killed"),
+        pytest.param(signal.SIGSTOP, "no data worker answered", marks=pytest.mark.slow),
+    ],
 )
 def test_a_worker_that_dies_or_freezes(how, cause, images, tmp_path):
     settings = config(images, epochs=20, workers=2)

@@ -112,7 +112,7 @@ def test_stop_and_go_on(place, number, images, unbroken, tmp_path):
     "number",
     [
         signal.SIGTERM,
-        signal.SIGINT,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("place", [pytest.param("step", marks=pytest.mark.slow), "data wait"])

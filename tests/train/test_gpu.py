@@ -125,7 +125,7 @@ def test_a_deterministic_run_is_bit_equal_after_a_resume(compiled, micro_batch, 
     assert [name for name in kept if not torch.equal(came[name], kept[name])] == []
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "muon"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "graphs"])
 def test_a_step_that_is_not_finite_is_skipped_on_the_device(compiled, optimizer, tmp_path) -> None:
     session = session_of(settings(compile=compiled, optim={"optimizer": optimizer}), tmp_path / "run")

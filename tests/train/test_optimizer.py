@@ -229,7 +229,7 @@ def test_rates_follow_the_scale_of_each_group() -> None:
         assert group["lr"].item() == pytest.approx(0.08 * group["scale"])
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "muon"])
 @pytest.mark.parametrize("freeze", [-1, 1, 3])
 @pytest.mark.parametrize("config", [SMALL, HYBRID], ids=["vit", "hybrid"])
 def test_what_is_frozen_never_changes_and_has_no_moments(config, freeze, optimizer) -> None:

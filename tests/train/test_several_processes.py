@@ -70,7 +70,8 @@ def test_a_last_block_that_computes_one_token_alone(images, tmp_path, parallel):
     assert_same_losses(came, wanted, 6)
 
 
-@pytest.mark.parametrize("parallel", [pytest.param("ddp", marks=pytest.mark.slow), "fsdp"])
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", KINDS)
 def test_accumulated_and_averaged_and_checkpointed_it_is_still_the_same_run(images, tmp_path, parallel):
     """Three processes that do not divide the batch, two pieces per batch, a Polyak average, recomputed activations."""
     train = {"batch_size": 14, "micro_batch": 3, "steps": 12, "average": 0.99, "checkpoint_activations": True}
@@ -182,7 +183,7 @@ def test_a_checkpoint_moves_between_sizes_and_kinds(images, alone, tmp_path, sta
     assert moved == wanted
 
 
-@pytest.mark.parametrize(("ranks", "parallel"), [(3, "ddp"), (2, "fsdp")])
+@pytest.mark.parametrize(("ranks", "parallel"), [(3, "ddp"), pytest.param(2, "fsdp", marks=pytest.mark.slow)])
 def test_a_run_that_was_stopped_goes_on_to_the_last_bit(images, tmp_path, ranks, parallel):
     """With three processes the order in which gradients are added up matters, and has to be the same again."""
     settings = config(images, RANDOM, STRONG, batch_size=12, steps=14, micro_batch=2, average=0.99)

@@ -19,6 +19,7 @@ VIT = VitConfig(width=16, depth=2, num_heads=2, mlp_width=32, patch_size=4, imag
 HYBRID = replace(VIT, patch_size=1, image_size=16, backbone=ResNetConfig(blocks=(1,), width=32))
 STEM = replace(VIT, patch_size=1, image_size=16, backbone=ConvStemConfig(layers=(ConvLayerConfig(channels=8),) * 2))
 ADAM = OptimConfig(optimizer="adam", lr=0.01, weight_decay=0.1, clip=1.0)
+MUON = replace(ADAM, optimizer="muon")
 SGD = OptimConfig(optimizer="sgd", lr=0.01, weight_decay=0.1, clip=1.0)
 BATCH = 8
 
@@ -169,7 +170,7 @@ def spoil_one_gradient(model: nn.Module, images: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("spoil", [spoil_loss, spoil_one_gradient])
 @pytest.mark.parametrize("clip", [None, 1.0])
-@pytest.mark.parametrize("optim", [ADAM, SGD], ids=["adam", "sgd"])
+@pytest.mark.parametrize("optim", [ADAM, SGD, MUON], ids=["adam", "sgd", "muon"])
 @pytest.mark.parametrize("config", [VIT, STEM], ids=["vit", "batch-norm"])
 def test_a_step_that_is_not_finite_moves_nothing(config, optim, clip, spoil) -> None:
     images, targets = batch_of(config)
@@ -188,7 +189,7 @@ def test_a_step_that_is_not_finite_moves_nothing(config, optim, clip, spoil) -> 
     assert [happened.was_finite for happened in step.read(2)] == [True, False]
 
 
-@pytest.mark.parametrize("optim", [ADAM, SGD], ids=["adam", "sgd"])
+@pytest.mark.parametrize("optim", [ADAM, SGD, MUON], ids=["adam", "sgd", "muon"])
 def test_after_a_skipped_step_the_run_is_as_if_it_had_not_been(optim) -> None:
     images, targets = batch_of(STEM)
     found = []

@@ -59,11 +59,11 @@ def check_agreement(theirs: nn.Module, ours: nn.Module, size: int, float32: floa
 TIMM = [
     ("vit_tiny_patch16_224", 224, 1e-5),
     ("vit_small_patch32_224", 224, 1e-5),
-    ("vit_base_patch16_224", 224, 1e-5),
+    pytest.param("vit_base_patch16_224", 224, 1e-5, marks=pytest.mark.slow),
     ("vit_tiny_patch16_384", 384, 1e-5),
     ("deit_tiny_patch16_224", 224, 1e-5),
     ("vit_tiny_r_s16_p8_224", 224, 1e-4),
-    ("vit_small_r26_s32_224", 224, 1e-4),
+    pytest.param("vit_small_r26_s32_224", 224, 1e-4, marks=pytest.mark.slow),
     pytest.param("vit_base_r50_s16_224", 224, 1e-4, marks=pytest.mark.slow),
     ("resnetv2_50x1_bit", 97, 1e-4),
 ]

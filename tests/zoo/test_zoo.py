@@ -51,7 +51,14 @@ def test_the_network_of_the_study_notes():
     assert "7,562" in row.note
 
 
-@pytest.mark.parametrize("row", ZOO.values(), ids=list(ZOO))
+# One of each kind always; the others take seconds each.
+_QUICK = {"vit-b16", "vit-tiny-mnist", "r50-vit-b16", "bit-r50x1"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, id=key, marks=() if key in _QUICK else pytest.mark.slow) for key, row in ZOO.items()],
+)
 def test_stored_costs_are_the_measured_ones(row: ZooRow):
     cost = measure_cost(row.config)
     assert (row.parameters, row.macs) == (cost.parameters, cost.macs)

@@ -74,8 +74,8 @@ def say_run(plan: "Plan", run: "PlannedRun", session: "Session", *, is_first: bo
     out.print(f"\n[bold]run {run.number} of {plan.runs}[/]: {run.title}{going_on}")
 
 
-def say_final(plan: "Plan", result: "Result", folder: "FinetuneFolder") -> None:
-    """How good it is, with what was counted, and what to type next."""
+def say_result(plan: "Plan", result: "Result") -> None:
+    """The rates that were tried, and how good it is, with what was counted."""
     out = console()
     if result.rates:
         shown = table("learning rate", "held-out accuracy", "loss", "images", numbers=("held-out accuracy", "loss"))
@@ -86,8 +86,12 @@ def say_final(plan: "Plan", result: "Result", folder: "FinetuneFolder") -> None:
             shown.add_row(f"{trial.lr:g}{taken}", *values)
         out.print(shown)
     out.print(_verdict(plan, result))
+
+
+def say_files(result: "Result", folder: "FinetuneFolder") -> None:
+    """What was written, and what to type next."""
     model = shlex.quote(str(folder.path))
-    out.print(
+    console().print(
         f"{escape(str(folder.model))}  the model of seed {result.seeds[0].seed}\n"
         f"{escape(str(folder.report))}  the page of all runs: open it\n"
         f"{escape(str(folder.result))}  every number\n"

@@ -141,6 +141,11 @@ def sentence(record: Record) -> str | None:
     """What to tell of a record that a person did not expect; none for the others."""
     step = f"{record.get('step', 0):,}"
     match record["event"]:
+        case "few_shot":
+            return (
+                f"After step {step} a {record['shots']}-shot score of {100 * record['accuracy']:.2f} % on "
+                f"{record['data']} ({record['images']:,} images)."
+            )
         case "skipped":
             return f"Step {step} was skipped: {record['reason']}."
         case "rollback":

@@ -16,6 +16,7 @@ from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailErro
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("vitrail.cli.train", "a network from scratch, by a recipe; or go on with a run"),
     "finetune": ("vitrail.cli.finetune", "any model to your images: sweep, retrain, mean over seeds"),
+    "transfer": ("vitrail.cli.transfer", "models to a list of data sets, in one table under the paper's"),
     "evaluate": ("vitrail.cli.evaluate", "how good models are: accuracy, classes, confusions, calibration"),
     "fewshot": (
         "vitrail.cli.fewshot",
@@ -23,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "knn": ("vitrail.cli.knn", "what the nearest training images say, on frozen features"),
     "probe": ("vitrail.cli.probe", "a linear classifier on frozen features of all training images"),
+    "vtab": ("vitrail.cli.vtab", "the 19 tasks of VTAB-1k, and the table of the paper"),
     "demo": ("vitrail.cli.demo", "train a small Vision Transformer on embedded digits, and see where it looks"),
     "list": ("vitrail.cli.listing", "models, recipes and data sets by name"),
     "info": ("vitrail.cli.info", "what a network is and costs, or what a checkpoint file holds"),
@@ -34,7 +36,7 @@ VERBS: dict[str, tuple[str, str]] = {
 
 _STOPPED = 75
 # Verbs that know what to do as one of several processes.
-_PARALLEL = ("train", "finetune", "evaluate", "fewshot", "knn", "probe")
+_PARALLEL = ("train", "finetune", "transfer", "evaluate", "fewshot", "knn", "probe")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

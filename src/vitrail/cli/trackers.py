@@ -59,6 +59,8 @@ def scalars(record: Record) -> dict[str, float]:
             return {name: record[key] for name, key in _TRAIN.items()}
         case "evaluated":
             return {name: record[key] for name, key in _HELD_OUT.items()}
+        case "few_shot":
+            return {f"few_shot/{record['shots']}_shot_accuracy": record["accuracy"]}
         case "done" if record["split"] == "test":
             return {name: record["metrics"][key] for name, key in _TEST.items()}
     return {}

@@ -48,12 +48,13 @@ class BitConfig:
     @property
     def feature_width(self) -> int:
         """Channels of the last feature map, which the head reads."""
-        return self.width * 32
+        return self.width * 2 ** (len(self.blocks) + 1)
 
     @property
     def grid(self) -> tuple[int, int]:
         """Height and width of the last feature map."""
-        height, width = (-(-side // 32) for side in self.image_size)
+        stride = 2 ** (len(self.blocks) + 1)
+        height, width = (-(-side // stride) for side in self.image_size)
         return height, width
 
     @property

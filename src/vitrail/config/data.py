@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from vitrail.config.checks import count
+from vitrail.config.checks import count, positive
 from vitrail.errors import UsageError, choose
 
 Decoder = Literal["pillow", "fast"]
@@ -14,7 +14,7 @@ class DataConfig:
     """The data of a run."""
 
     data: str
-    """A folder, a .csv, a packed copy, a known name, hf:NAME or wds:SHARDS."""
+    """A folder, a .csv, a packed copy, a known name, hf:NAME, wds:SHARDS or vtab:TASK."""
     root: str | None = None
     """Where the files of a known data set are."""
     download: bool = False
@@ -31,6 +31,12 @@ class DataConfig:
     """Take a class folder without images as a class."""
     decoder: Decoder = "pillow"
     """Reads JPEGs for training: exactly as evaluation does, or with faster decoders that differ in a level or two."""
+    few_shot: str | None = None
+    """Another data set, on which a few-shot score of the features is taken with every evaluation."""
+    few_shot_root: str | None = None
+    """Where the files of that one are, where it is a known data set."""
+    few_shot_shots: int = 10
+    """Images of each of its classes that the score learns from."""
     workers: int | None = None
     """Processes that read images; chosen from the number of cores if not said, 0 for none."""
 
@@ -38,5 +44,6 @@ class DataConfig:
         choose("decoder", self.decoder, get_args(Decoder))
         if self.held_out is not None and not 0 <= self.held_out < 1:
             raise UsageError(f"held_out is {self.held_out}", wanted="a share from 0 up to 1")
+        positive("few_shot_shots", self.few_shot_shots)
         if self.workers is not None:
             count("workers", self.workers)

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from vitrail.config.checks import chance, count, positive, small_number
 from vitrail.errors import UsageError, choose
 
-Optimizer = Literal["adam", "sgd"]
+Optimizer = Literal["adam", "sgd", "muon"]
 Decay = Literal["linear", "cosine", "steps", "constant"]
 Loss = Literal["sigmoid", "softmax"]
 Precision = Literal["float32", "bfloat16"]
@@ -20,15 +20,15 @@ class OptimConfig:
     """The update rule."""
 
     optimizer: Optimizer
-    """Adam with decoupled weight decay, or SGD with momentum."""
+    """Adam with decoupled weight decay, SGD with momentum, or Muon for kernels of the blocks and Adam for the rest."""
     lr: float
     """Base learning rate, reached at the end of the warm-up."""
     weight_decay: float = 0.0
-    """On kernels only. Adam: decoupled and multiplied by the learning rate. SGD: added to the gradient."""
+    """On kernels only. Adam and Muon: decoupled and multiplied by the learning rate. SGD: added to the gradient."""
     momentum: float = 0.9
-    """Of SGD."""
+    """Of SGD and Muon."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Of Adam."""
+    """Of Adam, also beside Muon."""
     epsilon: float = 1e-8
     """Of Adam."""
     clip: float | None = None

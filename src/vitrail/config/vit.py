@@ -21,11 +21,13 @@ Pool = Literal["token", "mean", "map"]
 Position = Literal["none", "learned_1d", "learned_2d", "relative", "sincos_2d", "sinusoid_1d"]
 PositionAt = Literal["stem", "every_layer", "every_layer_shared"]
 Gelu = Literal["tanh", "erf"]
+AttentionStart = Literal["xavier", "mimetic"]
 
 POOLS: tuple[Pool, ...] = get_args(Pool)
 POSITIONS: tuple[Position, ...] = get_args(Position)
 POSITION_PLACES: tuple[PositionAt, ...] = get_args(PositionAt)
 GELUS: tuple[Gelu, ...] = get_args(Gelu)
+ATTENTION_STARTS: tuple[AttentionStart, ...] = get_args(AttentionStart)
 ADDITIVE_POSITIONS: tuple[Position, ...] = ("learned_1d", "learned_2d", "sincos_2d", "sinusoid_1d")
 
 
@@ -67,6 +69,8 @@ class VitConfig:
     """Whether register tokens have rows in a learned table, after the class token's."""
     position_std: float = 0.02
     """Standard deviation of a learned position table at the start."""
+    attention_start: AttentionStart = "xavier"
+    """First weights of the attention: the original's, or ones that look trained (Trockman and Kolter, 2023)."""
     dropout: float = 0.0
     """After the position embedding, after each attention output and after both layers of each MLP (B.1)."""
     attention_dropout: float = 0.0
@@ -97,6 +101,7 @@ class VitConfig:
             raise UsageError(f"width {self.width} is not divisible by num_heads {self.num_heads}")
         choose("pool", self.pool, POOLS)
         choose("gelu", self.gelu, GELUS)
+        choose("attention_start", self.attention_start, ATTENTION_STARTS)
         self._check_position()
         for name in ("dropout", "attention_dropout", "stochastic_depth"):
             chance(name, getattr(self, name))

@@ -7,6 +7,7 @@ from pathlib import Path
 from vitrail.data.check.origin import holders
 from vitrail.data.sources.arrow_rows import ArrowRows
 from vitrail.data.sources.files import Files, shown
+from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.source import Source, whole_of
 from vitrail.errors import UsageError
 
@@ -30,7 +31,10 @@ def ensure_outside(sources: Iterable[Source], target: Path) -> None:
 
 def _homes(source: Source) -> Iterator[Path]:
     whole = whole_of(source)
-    if isinstance(whole, Files):
+    if isinstance(whole, Joined):
+        for part in whole.sources:
+            yield from _homes(part)
+    elif isinstance(whole, Files):
         yield from _homes_of_files(whole)
     elif isinstance(whole, ArrowRows):
         # What comes from the hub lies in a cache.

@@ -1,8 +1,10 @@
 """What a network makes of every image of a source before its head reads it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from vitrail.data import Source
 from vitrail.errors import DataError
@@ -13,10 +15,20 @@ from vitrail.runtime.processes import ALONE, Processes
 
 
 def extract_features(
-    subject: Subject, source: Source, *, processes: Processes = ALONE, batch_size: int, **how: Any
+    subject: Subject,
+    source: Source,
+    *,
+    processes: Processes = ALONE,
+    batch_size: int,
+    network: Callable[[Tensor], Tensor] | None = None,
+    **how: Any,
 ) -> np.ndarray:
-    """The features of every image once, in the order of the source, as `all_outputs` takes them: (images, dim)."""
-    features = all_outputs(subject.model.features, subject, source, batch_size=batch_size, processes=processes, **how)
+    """The features of every image once, in the order of the source, as `all_outputs` takes them: (images, dim).
+
+    `network` computes them where the model itself does not, because it is measured with other weights.
+    """
+    network = network or subject.model.features
+    features = all_outputs(network, subject, source, batch_size=batch_size, processes=processes, **how)
     with processes.together():
         _ensure_finite(features, subject, source)
     return features

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from vitrail.models.initialise import start_projections
+from vitrail.config.vit import AttentionStart
+from vitrail.models.initialise import start_like_trained, start_projections
 
 # cuDNN's backward pass (torch 2.11 on, Hopper) gives NaN for so many keys beyond a multiple of 128, once all logits of
 # a query are below -88: the empty half of its last tile overflows (pytorch issue 196678).
@@ -21,14 +22,24 @@ class Attention(nn.Module):
     `relative(q)` gives logits of the distances between tokens (D.4), which no fused kernel can spare.
     """
 
-    def __init__(self, width: int, num_heads: int, dropout: float = 0.0, relative: nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        relative: nn.Module | None = None,
+        start: AttentionStart = "xavier",
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.dropout = dropout
         self.relative = relative
         self.qkv = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
-        start_projections(width, self.qkv, self.output)
+        if start == "mimetic":
+            start_like_trained(self.qkv, self.output, num_heads)
+        else:
+            start_projections(width, self.qkv, self.output)
 
     def forward(self, z: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens dim"]:
         q, k, v = self.project(z)

@@ -17,7 +17,9 @@ class Block(nn.Module):
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
         relative = build_relative(config)
-        self.attention = Attention(config.width, config.num_heads, config.attention_dropout, relative)
+        self.attention = Attention(
+            config.width, config.num_heads, config.attention_dropout, relative, config.attention_start
+        )
         self.mlp_norm = nn.LayerNorm(config.width, eps=config.layer_norm_epsilon)
         self.mlp = Mlp(config.width, config.mlp_width, config.gelu, config.dropout)
         self.dropout = nn.Dropout(config.dropout)

@@ -1,11 +1,14 @@
-"""How the original's weights start (vit_jax and flax defaults); every module starts its own when it is built."""
+"""How weights start: as in the original (vit_jax and flax defaults); every module starts its own when it is built."""
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 # The standard deviation of a unit normal cut off at two; flax divides by it to restore the wanted variance.
 _CUT_NORMAL_STD = 0.87962566103423978
+# Shares of chance and of the identity in the two products of an attention layer (Trockman and Kolter, 2023).
+_LOOK, _COPY = 0.7, 0.4
 
 
 def lecun_normal(weight: Tensor) -> None:
@@ -33,6 +36,30 @@ def start_projections(width: int, *layers: nn.Linear) -> None:
     for layer in layers:
         xavier_uniform(layer.weight, width, width)
         nn.init.zeros_(layer.bias)
+
+
+def start_like_trained(qkv: nn.Linear, output: nn.Linear, num_heads: int) -> None:
+    """Attention whose products look as training leaves them (Trockman and Kolter, 2023): `W_q W_k^T ~ I` in each head,
+    so that a token first looks at tokens like itself, at near positions that is, and `W_v W_o ~ -I`.
+    """
+    width = output.in_features
+    look = torch.linalg.svd(_chance_and_identity(width, num_heads, _LOOK, qkv.weight))
+    copy = torch.linalg.svd(_chance_and_identity(width, 1, -_COPY, qkv.weight))
+    rank = width // num_heads
+    with torch.no_grad():
+        for weight in (qkv, output):
+            nn.init.zeros_(weight.bias)
+        half = look.S[:, :rank].sqrt()
+        q, k, v = qkv.weight.chunk(3)
+        q.copy_((look.U[:, :, :rank] * half[:, None]).mT.flatten(0, 1))
+        k.copy_((look.Vh[:, :rank] * half[:, :, None]).flatten(0, 1))
+        v.copy_((copy.U[0] * copy.S[0].sqrt()).mT)
+        output.weight.copy_((copy.S[0].sqrt()[:, None] * copy.Vh[0]).mT)
+
+
+def _chance_and_identity(width: int, count: int, share: float, like: Tensor) -> Tensor:
+    chance = torch.randn(count, width, width, device=like.device, dtype=like.dtype) * width**-0.5
+    return abs(share) * chance + share * torch.eye(width, device=like.device, dtype=like.dtype)
 
 
 def start_head(head: nn.Module, bias: float) -> None:

@@ -95,4 +95,7 @@ FINETUNING: list[FinetuneRow] = [
     _finetuning("imagenet", 20_000, 500, (0.01, 0.03), 0.01),
     _finetuning("cifar100", 2_500, 200, _RATES, 0.02),
     _finetuning("oxford-pets", 500, 100, _RATES, 0.1),
+    # VTAB-1k: both lengths are tried; the warm-up is that of Pets, which has them too.
+    _finetuning("vtab-500", 500, 100, (*_RATES, 0.03), 0.2),
+    _finetuning("vtab-2500", 2_500, 200, (*_RATES, 0.03), 0.2),
 ]

@@ -127,7 +127,13 @@ def _small(row: SmallRow) -> Recipe:
         name=row.name,
         data=row.data,
         image_size=max(row.model.image_size),
-        optim=OptimConfig(optimizer="adam", lr=row.lr, weight_decay=row.weight_decay, clip=small.CLIP),
+        optim=OptimConfig(
+            optimizer=row.optimizer,
+            lr=row.lr,
+            weight_decay=row.weight_decay,
+            momentum=small.MUON_MOMENTUM if row.optimizer == "muon" else OptimConfig.momentum,
+            clip=small.CLIP,
+        ),
         schedule=ScheduleConfig(decay="cosine", warmup_share=small.WARMUP_SHARE),
         train=TrainConfig(
             batch_size=row.batch_size,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from vitrail.config import AugmentConfig, Preprocessing, VitConfig, preset
+from vitrail.config.training import Optimizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,7 @@ class SmallRow:
     augment: AugmentConfig
     held_out: float | None
     preprocessing: Preprocessing = field(default_factory=lambda: preset("google"))
+    optimizer: Optimizer = "adam"
     label_smoothing: float = 0.0
     average: float = 0.0
     for_gpu: bool = False

@@ -22,6 +22,8 @@ def charts(story: Story) -> dict[str, Chart]:
     learnt, seen = story.training, story.evaluations
     losses = [Line("training", "s0", points(learnt, "loss")), Line("held-out", "s1", points(seen, "loss"))]
     shares = [Line("training", "s0", points(learnt, "accuracy")), Line("held-out", "s1", points(seen, "accuracy"))]
+    if story.few_shots:
+        shares.append(Line(f"{story.few_shots[-1]['shots']}-shot", "s2", points(story.few_shots, "accuracy")))
     rates = [Line("learning rate", "s2", planned_rates(story))]
     speeds = [Line("images/s", "s0", points(learnt, "images_per_second"))]
     waits = [Line("waiting", "s1", points(learnt, "data_wait"))]

@@ -25,6 +25,8 @@ class Story:
     record: RunRecord
     training: list[Record]
     evaluations: list[Record]
+    few_shots: list[Record]
+    """Scores on another data set on the way."""
     events: list[Record]
     """Whatever else the log holds: what could not be computed ahead."""
     done: Record | None
@@ -87,7 +89,8 @@ def gather(
         record=record,
         training=[line for line in log if line["event"] == "train"],
         evaluations=[line for line in log if line["event"] == "evaluated"],
-        events=[line for line in log if line["event"] not in ("train", "evaluated", "done")],
+        few_shots=[line for line in log if line["event"] == "few_shot"],
+        events=[line for line in log if line["event"] not in ("train", "evaluated", "few_shot", "done")],
         done=done,
         has_diverged=done is None and (folder.path / "diverged.json").exists(),
         split=split,

@@ -91,6 +91,7 @@ class Log:
 _NUMBERS = {
     "train": ("epoch", "loss", "accuracy", "learning_rate", "images_per_second", "data_wait", "seconds"),
     "evaluated": ("accuracy", "images", "loss", "is_best"),
+    "few_shot": ("accuracy", "images", "shots"),
     "done": ("seconds",),
 }
 

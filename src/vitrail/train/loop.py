@@ -3,19 +3,21 @@
 import math
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import TypeVar
 
 from vitrail.config import to_json
-from vitrail.data import Batch, Source, Stream
+from vitrail.data import Batch, Stream
 from vitrail.data.loading.workers import WorkerError
 from vitrail.errors import DataError, UsageError, notice
-from vitrail.evaluate import Metrics, measure
+from vitrail.evaluate import measure
 from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.divergence import MOST_IN_A_ROW, MOST_ROLLBACKS, RATE_FACTOR, Diverged, NotFinite, write_diverged
 from vitrail.train.estimate import try_seconds_per_image
+from vitrail.train.few_shot import FewShot
 from vitrail.train.folder import RunFolder
 from vitrail.train.keep import keep_model
 from vitrail.train.length import epoch_of, evaluation_interval, is_milestone, micro_batch, total_steps
@@ -29,6 +31,8 @@ from vitrail.train.step import Happened
 from vitrail.train.stopping import Interrupted, Stopped, Stopping
 
 _LOSSES_REMEMBERED = 100
+
+Measured = TypeVar("Measured")
 
 
 class Loop:
@@ -162,10 +166,13 @@ class Loop:
         session = self.session
         held_out, step = session.data.held_out, session.progress.step
         is_last = step == session.progress.steps
+        if session.data.few_shot is not None:
+            # First, because a stop in the middle of it must find the evaluation all undone.
+            self._score(session.data.few_shot)
         metrics = None
         if held_out is not None:
             with self.pace.paused(), self.stopping.interruptible():
-                metrics = self._measured(held_out)
+                metrics = self._within_memory(lambda: measure(session.evaluate(held_out, self._evaluated)))
             loss = metrics.loss if math.isfinite(metrics.loss) else sys.float_info.max
             found = Best(accuracy=metrics.accuracy, loss=loss, step=step)
             is_best = session.progress.best is None or session.progress.best.is_beaten_by(found)
@@ -179,6 +186,12 @@ class Loop:
             keep_model(session, self.folder, metrics)
         session.progress = replace(session.progress, evaluated=step)
 
+    def _score(self, few_shot: FewShot) -> None:
+        """Tell how good the features are for another data set."""
+        with self.pace.paused(), self.stopping.interruptible():
+            found = self._within_memory(lambda: self.session.few_shot(few_shot, self._heard))
+        self.log.write({"event": "few_shot", "step": self.session.progress.step, **found})
+
     def _owes_evaluation(self) -> bool:
         """Whether an epoch has just ended, or the run, and has not been measured; a stop may have come between."""
         progress, batch_size = self.session.progress, self.session.config.train.batch_size
@@ -187,10 +200,10 @@ class Loop:
         )
         return is_due and progress.evaluated != progress.step
 
-    def _measured(self, source: Source) -> Metrics:
-        """Metrics of a source; evaluation has made itself as small as it can before it runs out of memory."""
+    def _within_memory(self, measuring: Callable[[], Measured]) -> Measured:
+        """What is measured; an evaluation has made itself as small as it can before it runs out of memory."""
         try:
-            return measure(self.session.evaluate(source, self._evaluated))
+            return measuring()
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -207,6 +220,11 @@ class Loop:
             {"event": "evaluating", "step": self.session.progress.step, "images": images * self.processes.ranks}
         )
         self.stopping.obey(self.processes)
+
+    def _heard(self, _images: int) -> None:
+        """Several processes have images to measure in different numbers, and cannot agree in between."""
+        if self.processes.ranks == 1:
+            self.stopping.obey(self.processes)
 
     def save(self) -> None:
         """Write a complete checkpoint; the first process does, and the others wait for it."""

@@ -10,11 +10,12 @@ from torch import Tensor
 from vitrail.config import BitConfig, OptimConfig
 from vitrail.errors import UsageError
 from vitrail.models import Classifier
+from vitrail.train.muon import Muon
 
 # Position tables and tokens are matrices, but no kernels.
 _NOT_KERNELS = re.compile(r"(^|\.)(positions|class_token|registers|relative|probe)(\.|$)")
-MOMENTS = {"adam": 2, "sgd": 1}
-"""Numbers that an optimiser remembers for each weight."""
+MOMENTS = {"adam": 2, "sgd": 1, "muon": 2}
+"""Numbers that an optimiser remembers for each weight, at most: Muon only one for those of the blocks."""
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
 
 
@@ -27,6 +28,8 @@ class Place:
     """Of a dense layer or convolution: those alone are decayed."""
     below: int
     """0 for the norm and head above the blocks, 1 for the last block, depth + 1 for the embedding."""
+    matrices: int
+    """How many lie joined in a kernel of a block, which Muon moves one by one; 0 for what it leaves to Adam."""
 
 
 def build_optimizer(
@@ -38,27 +41,34 @@ def build_optimizer(
     `weights` are the tensors to move, by name, where those are not the parameters themselves.
     """
     weights = dict(model.named_parameters()) if weights is None else weights
-    groups: dict[tuple[bool, float], list[Tensor]] = {}
+    groups: dict[tuple[bool, int, float], list[Tensor]] = {}
     for place in learning(model, optim):
         scale = optim.layer_decay**place.below
-        groups.setdefault((place.is_kernel, scale), []).append(weights[place.name])
+        matrices = place.matrices if optim.optimizer == "muon" else 0
+        groups.setdefault((place.is_kernel, matrices, scale), []).append(weights[place.name])
     if not groups:
         raise UsageError(f"freeze is {optim.freeze}", wanted="at least the head left to train")
+    if optim.optimizer == "muon" and isinstance(model.config, BitConfig):
+        raise UsageError("the optimiser is muon", wanted="adam or sgd for a ResNet, which has no transformer blocks")
     listed = [
         {
             "params": parameters,
             "lr": optim.lr * scale,
             "scale": scale,
             "weight_decay": optim.weight_decay if is_kernel else 0.0,
+            "matrices": matrices,
         }
-        for (is_kernel, scale), parameters in groups.items()
+        for (is_kernel, matrices, scale), parameters in groups.items()
     ]
     on_gpu = next(iter(weights.values())).is_cuda
-    optimizer = (
-        torch.optim.AdamW(listed, lr=optim.lr, betas=optim.betas, eps=optim.epsilon, fused=True, capturable=on_gpu)
-        if optim.optimizer == "adam"
-        else torch.optim.SGD(listed, lr=optim.lr, momentum=optim.momentum, fused=True)
-    )
+    adam = {"lr": optim.lr, "betas": optim.betas, "eps": optim.epsilon, "fused": True, "capturable": on_gpu}
+    match optim.optimizer:
+        case "adam":
+            optimizer = torch.optim.AdamW(listed, **adam)
+        case "sgd":
+            optimizer = torch.optim.SGD(listed, lr=optim.lr, momentum=optim.momentum, fused=True)
+        case "muon":
+            optimizer = Muon(listed, momentum=optim.momentum, **adam)
     _start_state(optimizer)
     return optimizer
 
@@ -78,7 +88,7 @@ def learning(model: Classifier, optim: OptimConfig) -> tuple[Place, ...]:
         parameter.requires_grad_(not frozen)
         if not frozen:
             is_kernel = parameter.ndim > 1 and not _NOT_KERNELS.search(name)
-            found.append(Place(name, is_kernel, depth + 1 - layer))
+            found.append(Place(name, is_kernel, depth + 1 - layer, _matrices(name) if block and is_kernel else 0))
     return tuple(found)
 
 
@@ -92,6 +102,10 @@ def moments(optimizer: torch.optim.Optimizer, weights: Mapping[str, Tensor]) -> 
     }
 
 
+def _matrices(kernel: str) -> int:
+    return 3 if kernel.endswith("attention.qkv.weight") else 1
+
+
 def _depth(model: Classifier) -> int:
     return 0 if isinstance(model.config, BitConfig) else model.config.depth
 
@@ -101,7 +115,7 @@ def _start_state(optimizer: torch.optim.Optimizer) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             zeros = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-            if isinstance(optimizer, torch.optim.AdamW):
+            if isinstance(optimizer, torch.optim.AdamW | Muon) and not group["matrices"]:
                 step = torch.zeros((), dtype=torch.float32, device=parameter.device)
                 optimizer.state[parameter] = {"step": step, "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
             else:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,12 +15,14 @@ from vitrail.data import Batch, Preparation, Source, Stream, resident_batches, t
 from vitrail.data.loading.resident import can_be_resident
 from vitrail.errors import DataError, UsageError
 from vitrail.evaluate import Predictions, classify
+from vitrail.evaluate.subject import Subject
 from vitrail.models import Classifier
 from vitrail.runtime.counter import random_words
 from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
 from vitrail.train.average import Average
 from vitrail.train.checkpoint import Checkpoint, Tensors
+from vitrail.train.few_shot import FewShot, score
 from vitrail.train.graphs import GraphedStep
 from vitrail.train.length import total_steps
 from vitrail.train.memory import checkpoint_blocks
@@ -63,6 +66,11 @@ class Session:
         learning(self.model, config.optim)
         with self.processes.noticing():
             self.spread: Whole = kind(self.model, self.processes, compiled=config.train.compile)
+        if data.few_shot is not None and not self.spread.has_all:
+            raise UsageError(
+                "a few-shot score is asked for and the network lies in parts (fsdp)",
+                wanted="a whole network in each process, as --parallel ddp has it",
+            )
         self.optimizer = build_optimizer(self.model, config.optim, self.spread.weights)
         self.train_mode()
         self.average = (
@@ -162,15 +170,33 @@ class Session:
             network,
             source,
             self.preparation,
-            batch_size=min(max(self.progress.micro_batch // self.processes.ranks, 64), 512),
+            batch_size=self._evaluation_batch,
             device=self.device,
             workers=self.data.workers,
-            bfloat16=self.config.train.precision == "bfloat16",
+            bfloat16=self._is_bfloat16,
             sigmoid=self.config.train.loss == "sigmoid",
             advance=advance,
             processes=self.processes,
             may_shrink=self.spread.has_all,
         )
+
+    def few_shot(self, few_shot: FewShot, advance: Advance | None = None) -> dict[str, Any]:
+        """The few-shot score of the present weights, or their average."""
+        subject = Subject("this run", self.model, self.preparation, self.device, self._is_bfloat16)
+        self.model.eval()
+        try:
+            with self.spread.with_weights(self._best_weights()) as network:
+                return score(
+                    few_shot,
+                    subject,
+                    network,
+                    batch_size=self._evaluation_batch,
+                    workers=self.data.workers,
+                    processes=self.processes,
+                    advance=advance,
+                )
+        finally:
+            self.train_mode()
 
     def weights(self) -> dict[str, Tensor]:
         """What is kept: the average, or the weights where there is none; all processes ask, and the first gets it."""
@@ -223,6 +249,14 @@ class Session:
         for module in self.model.modules():
             if isinstance(module, nn.BatchNorm2d) and not module.weight.requires_grad:
                 module.eval()
+
+    @property
+    def _evaluation_batch(self) -> int:
+        return min(max(self.progress.micro_batch // self.processes.ranks, 64), 512)
+
+    @property
+    def _is_bfloat16(self) -> bool:
+        return self.config.train.precision == "bfloat16"
 
     def _best_weights(self) -> dict[str, Tensor]:
         return self.spread.held() if self.average is None else self.average.state

@@ -1,7 +1,5 @@
 """The images of a run: opened, checked, and some of them held out."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +13,10 @@ from vitrail.data.sources.classes import ensure_trainable
 from vitrail.data.sources.parts import hold_out, parse_part
 from vitrail.data.sources.splits import MissingSplit, canonical_split
 from vitrail.errors import DataError
+from vitrail.train.few_shot import Checking, FewShot, open_few_shot
 
 # Where nobody said otherwise and there is no val split.
 _HELD_OUT = 0.1
-
-Checking = Callable[[Source], AbstractContextManager[Callable[[int], None]]]
-"""Shows how far the reading of a source has come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +29,8 @@ class RunData:
     test: Source | None
     """Where the model that is kept is measured once."""
     workers: int
+    few_shot: FewShot | None = None
+    """Images of another data set, for a score on the way."""
 
 
 def open_run_data(config: DataConfig, device: torch.device, checking: Checking, processes: int = 1) -> RunData:
@@ -70,4 +68,5 @@ def open_run_data(config: DataConfig, device: torch.device, checking: Checking, 
         held_out=held_out,
         test=test,
         workers=workers,
+        few_shot=open_few_shot(config, checking),
     )

@@ -6,6 +6,7 @@ import torch
 
 from vitrail.config import OptimConfig, TrainConfig
 from vitrail.config.training import Parallel
+from vitrail.errors import UsageError
 from vitrail.models import Classifier
 from vitrail.runtime.processes import Processes
 from vitrail.train.copies import Copies
@@ -31,10 +32,17 @@ def kind_of_spread(
     """As asked; where it is not said, a copy in each of several processes unless one of them has no room for it."""
     if placement is None or placement.processes.control is None:
         return Whole
+    if placement.parallel == "fsdp" and optim.optimizer == "muon":
+        raise UsageError(
+            "the optimiser is muon and the network in parts (fsdp)",
+            wanted="whole matrices, as --parallel ddp has them, or another --optim.optimizer",
+        )
     if placement.parallel != "auto":
         return Parts if placement.parallel == "fsdp" else Copies
     if placement.processes.ranks == 1:
         return Whole
+    if optim.optimizer == "muon":
+        return Copies
     return Parts if placement.processes.agree(_is_large(model, train, optim, device))[0] else Copies
 
 

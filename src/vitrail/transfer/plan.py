@@ -37,6 +37,8 @@ class Plan:
     final_held_out: float | None
     """What the final runs leave out: 0 for nothing, none for the val split, which they only watch."""
     measure: Measure
+    final_split: str | None = None
+    """What the final runs learn from, where it is more than what the rate is chosen with."""
 
     @property
     def is_sweeping(self) -> bool:
@@ -99,6 +101,12 @@ def make_plan(config: RunConfig, *, rates: tuple[float, ...], seeds: int, splits
     return replace(plan, config=replace(plan.config, train=each))
 
 
+def retrained_on(plan: Plan, split: str) -> Plan:
+    """The same plan with the rate chosen on the val split, and final runs that learn from `split`, which has it too."""
+    data = replace(plan.config.data, held_out=None)
+    return replace(plan, config=replace(plan.config, data=data), final_held_out=0.0, final_split=split)
+
+
 def _final(held_out: float | None, splits: Splits, *, is_sweeping: bool) -> tuple[float | None, Measure]:
     if held_out == 0:
         return 0.0, "test" if splits.test else "nothing"
@@ -130,6 +138,7 @@ def sweep_runs(plan: Plan) -> list[PlannedRun]:
 def final_runs(plan: Plan, rate: float) -> list[PlannedRun]:
     """One run per seed with the chosen rate, on all training images."""
     config = plan.config
+    data = replace(config.data, held_out=plan.final_held_out, split=plan.final_split or config.data.split)
     before = plan.runs - len(plan.seeds)
     return [
         PlannedRun(
@@ -138,7 +147,7 @@ def final_runs(plan: Plan, rate: float) -> list[PlannedRun]:
             number=number,
             config=replace(
                 config,
-                data=replace(config.data, held_out=plan.final_held_out),
+                data=data,
                 optim=replace(config.optim, lr=rate),
                 train=replace(config.train, seed=seed),
             ),

@@ -9,8 +9,10 @@ import numpy as np
 from vitrail.data.sources.arrow_rows import ArrowRows
 from vitrail.data.sources.files import Files, state_of
 from vitrail.data.sources.hdf5 import Hdf5Images
+from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.packed import Packed
 from vitrail.data.sources.shards import Shards
+from vitrail.data.sources.slices import Slices
 from vitrail.data.sources.source import Arrays, Source, whole_of
 
 
@@ -23,7 +25,9 @@ def files_of(source: Source) -> tuple[Files, np.ndarray] | None:
 def holders(source: Source) -> Iterable[Path]:
     """The files that hold images which are no files of their own; none when they are in memory."""
     whole = whole_of(source)
-    return whole.holders() if isinstance(whole, ArrowRows | Hdf5Images | Packed | Shards) else ()
+    if isinstance(whole, Joined):
+        return [path for part in whole.sources for path in holders(part)]
+    return whole.holders() if isinstance(whole, ArrowRows | Hdf5Images | Packed | Shards | Slices) else ()
 
 
 def identities(source: Source) -> np.ndarray:
@@ -31,6 +35,9 @@ def identities(source: Source) -> np.ndarray:
 
     They come from path and state of its file; else from those of the files that hold it, the digest and its place.
     """
+    whole = whole_of(source)
+    if isinstance(whole, Joined):
+        return np.concatenate([identities(part) for part in whole.sources])[source.ids(np.arange(len(source)))]
     found = files_of(source)
     if found is not None:
         files, places = found
@@ -41,12 +48,14 @@ def identities(source: Source) -> np.ndarray:
 
 def is_in_memory(source: Source) -> bool:
     """Whether the pixels would be copied into every process that is to read them."""
-    return isinstance(whole_of(source), Arrays)
+    whole = whole_of(source)
+    return all(map(is_in_memory, whole.sources)) if isinstance(whole, Joined) else isinstance(whole, Arrays)
 
 
 def is_known_good(source: Source) -> bool:
     """Whether nothing can be unreadable unseen: in memory, or packed, where reading compares with a checksum."""
-    return isinstance(whole_of(source), Arrays | Packed)
+    whole = whole_of(source)
+    return all(map(is_known_good, whole.sources)) if isinstance(whole, Joined) else isinstance(whole, Arrays | Packed)
 
 
 def _state(path: Path) -> bytes:

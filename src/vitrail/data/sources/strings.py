@@ -29,3 +29,7 @@ class Strings:
         index %= len(self)
         start = int(self._ends[index - 1]) if index else 0
         return self._letters[start : int(self._ends[index])].tobytes().decode("utf-8", "surrogateescape")
+
+
+Ids = list[str] | Strings
+"""A name for each image; many of them in two arrays."""

@@ -1,0 +1,150 @@
+"""The folder of a VTAB: what was asked for, a fine-tuning for each task, the splits and the table."""
+
+import json
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vitrail.config import to_json
+from vitrail.data.vtab.split import Split
+from vitrail.errors import DataError, UsageError
+from vitrail.runtime.atomic import atomic_file
+from vitrail.runtime.json_text import json_text
+from vitrail.train.folder import NamedFolder, command_line, differences, read_record, versions
+from vitrail.transfer.folder import FinetuneFolder
+from vitrail.transfer.vtab_table import Table, as_json, as_markdown
+
+FORMAT = "vitrail-vtab/1"
+
+
+@dataclass(frozen=True)
+class VtabFolder(NamedFolder):
+    """`runs/<name>/`: a folder of fine-tunings."""
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on."""
+        return f"vitrail vtab --resume {shlex.quote(str(self.path))}"
+
+    @property
+    def table(self) -> Path:
+        """The table for people; table.json beside it is for programs."""
+        return self.path / "table.md"
+
+    def split(self, task: str) -> Path:
+        """Where the ids of a task are kept."""
+        return self.path / "splits" / f"{task}.json"
+
+    def task(self, task: str, length: str | None = None) -> FinetuneFolder:
+        """The fine-tuning of a task, or of one of the lengths that are tried."""
+        path = self.path / task
+        return _TaskFolder(path if length is None else path / length, self.resume_command)
+
+
+@dataclass(frozen=True)
+class _TaskFolder(FinetuneFolder):
+    """A fine-tuning that is part of a whole: who stopped it wants to go on with the whole."""
+
+    whole: str
+
+    @property
+    def resume_command(self) -> str:
+        return self.whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class VtabRecord:
+    """`config.json`: what was asked for."""
+
+    format: str = FORMAT
+    source: str
+    setting: str
+    tasks: tuple[str, ...]
+    """As they are opened: a name, or name=data."""
+    words: tuple[str, ...]
+    """Options of `vitrail finetune`."""
+    root: str | None
+    """Where the data is."""
+    download: bool
+    command: str
+    """What a person typed."""
+    versions: dict[str, Any]
+
+
+def new_record(
+    *, source: str, setting: str, tasks: tuple[str, ...], words: tuple[str, ...], root: str | None, download: bool
+) -> VtabRecord:
+    """A record with what was typed and which versions there are."""
+    return VtabRecord(
+        source=source,
+        setting=setting,
+        tasks=tasks,
+        words=words,
+        root=root,
+        download=download,
+        command=command_line(),
+        versions=versions(),
+    )
+
+
+def read_vtab(folder: VtabFolder) -> VtabRecord:
+    """Read `config.json`."""
+    other = ("vitrail-finetune/", f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning.")
+    return read_record(folder, VtabRecord, FORMAT, "a VTAB", other)
+
+
+def begin_vtab(folder: VtabFolder, record: VtabRecord) -> None:
+    """Write `config.json`; one that is there must ask for the same, but may have other tasks."""
+    tasks = record.tasks
+    if folder.config.exists():
+        found = read_vtab(folder)
+        same = replace(record, tasks=found.tasks, root=found.root, command=found.command, versions=found.versions)
+        if changes := differences(to_json(found), to_json(replace(same, download=found.download))):
+            raise UsageError(
+                f"the VTAB of this name is another one: {'; '.join(changes)}",
+                where=str(folder.path),
+                fix="Give the command that began it, or choose another --name.",
+            )
+        tasks = tuple(dict.fromkeys([*found.tasks, *tasks]))
+    elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        raise UsageError(
+            "is there already and holds something else", where=str(folder.path), fix="Choose another --name."
+        )
+    _write(folder.config, json_text(to_json(replace(record, tasks=tasks)), indent=2))
+
+
+def keep_split(folder: VtabFolder, split: Split) -> None:
+    """Store the ids of a task with their hash; other images than before are refused."""
+    path, record = folder.split(split.task), split.record()
+    if not path.is_file():
+        _write(path, json.dumps(record, indent=1))
+        return
+    before, now = read_split(folder, split.task)[1][:12], str(record["sha256"])[:12]
+    if before != now:
+        raise UsageError(
+            f"the split is another one than before: {before}, now {now}",
+            where=str(path),
+            fix="Bring the images or lists back that were there, or choose another --name.",
+        )
+
+
+def read_split(folder: VtabFolder, task: str) -> tuple[str, str]:
+    """Where the split of a task comes from, and its hash."""
+    path = folder.split(task)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return str(record["origin"]), str(record["sha256"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"the split cannot be read ({error})", where=str(path)) from None
+
+
+def write_table(folder: VtabFolder, table: Table) -> None:
+    """Write `table.md` and `table.json`, each whole or not at all."""
+    _write(folder.table, as_markdown(table).rstrip("\n"))
+    _write(folder.path / "table.json", json.dumps(as_json(table), indent=2, ensure_ascii=False))
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")

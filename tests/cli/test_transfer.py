@@ -1,0 +1,239 @@
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.train.tiny_run import make_images
+from tests.transfer.conftest import save_network
+
+from vitrail.cli import finetuning, main, transfer
+from vitrail.train.divergence import Diverged
+from vitrail.train.run import run
+from vitrail.transfer.folder import FinetuneFolder, read_plan
+
+QUICK = ("--steps", 2, "--lr", 0.1, "--batch-size", 16, "--device", "cpu", "--workers", 0)
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cache and a place of its own, one thread, and runs without a view and a report."""
+    monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        finetuning, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None)
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return save_network(tmp_path / "tiny")
+
+
+@pytest.fixture
+def birds(tmp_path: Path) -> Path:
+    make_images(tmp_path / "birds/train", per_class=6)
+    make_images(tmp_path / "birds/test", per_class=2)
+    return tmp_path / "birds"
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
+    return make_images(tmp_path / "trees", per_class=6, classes=("ash", "elm"))
+
+
+def said(capsys, code: int, *words: object) -> tuple[str, str]:
+    came = main(["transfer", *map(str, words)])
+    printed = capsys.readouterr()
+    assert came == code, printed.err
+    assert "Traceback" not in printed.err
+    return printed.out, printed.err
+
+
+def plan_of(folder: str):
+    return read_plan(FinetuneFolder(Path("runs") / folder))
+
+
+def test_one_command_is_read_when_given_again_and_its_table_grows(capsys, source: Path, birds: Path, trees: Path):
+    words = ("--data", birds, trees, *QUICK, "--steps", 3, "trees=2", "--name", "mine")
+    out, _ = said(capsys, 0, source, *words)
+    assert "1 of 2: tiny on birds" in out
+    assert "test accuracy" in out
+    # After each finished one the table, in the end what it has to be read with.
+    assert out.count("top-1, %") == 2
+    assert "The paper has no number for birds, trees." in out
+    assert "* measured on training images that were left out" in out
+    assert (plan_of("mine/tiny/birds").config.train.steps, plan_of("mine/tiny/trees").config.train.steps) == (3, 2)
+    weights = Path("runs/mine/tiny/birds/model/model.safetensors")
+    before, written = Path("runs/mine/table.json").read_text(), weights.stat().st_mtime_ns
+
+    out, _ = said(capsys, 0, source, *words)
+    assert "2 of 2: tiny on trees: done before" in out
+    assert "run 1 of" not in out
+    assert out.count("top-1, %") == 1
+    assert json.loads(Path("runs/mine/table.json").read_text())["cells"] == json.loads(before)["cells"]
+    assert weights.stat().st_mtime_ns == written
+
+    second = save_network(Path("second"))
+    out, _ = said(capsys, 0, second, "--data", birds, *QUICK, "--name", "mine")
+    assert [cell["model"] for cell in json.loads(Path("runs/mine/table.json").read_text())["cells"]] == [
+        "tiny",
+        "tiny",
+        "second",
+    ]
+    # Each is an ordinary fine-tuning.
+    assert main(["finetune", "--resume", "runs/mine/second/birds", "--device", "cpu"]) == 0
+
+    _, error = said(capsys, 2, source, *words, "--seed", 7)
+    assert "is another one: config.train.seed: 0, now 7" in error
+
+
+def test_absent_data_is_known_before_the_first_run(capsys, source: Path, birds: Path):
+    words = (source, "--data", birds, "nowhere", "oxford-pets", "--data-root", "empty", *QUICK, "--name", "mine")
+    _, error = said(capsys, 3, *words)
+    assert "2 of 3 data sets cannot be used" in error
+    assert "nowhere: there is no such folder or file" in error
+    assert "oxford-pets: " in error
+    assert "--skip-missing" in error
+    assert not Path("runs").exists()
+
+    out, error = said(capsys, 3, *words, "--skip-missing")
+    assert "2 of 3 fine-tunings failed (tiny on nowhere, tiny on oxford-pets); the others are kept" in error
+    assert "failed: tiny on oxford-pets: " in out
+    cells = json.loads(Path("runs/mine/table.json").read_text())["cells"]
+    assert [cell["state"] for cell in cells] == ["done", "failed", "failed"]
+    # Nothing is left to do if nothing is there.
+    _, error = said(capsys, 3, source, "--data", "nowhere", *QUICK, "--skip-missing", "--name", "none")
+    assert "1 of 1 data sets cannot be used" in error
+    assert not Path("runs/none").exists()
+
+
+def test_one_that_fails_takes_nothing_with_it(capsys, source: Path, birds: Path, trees: Path, monkeypatch):
+    words = (source, "--data", birds, trees, *QUICK, "--name", "mine")
+
+    def diverging(plan, folder, *rest, **more):
+        if folder.path.name == "birds":
+            raise Diverged("the loss is not finite at any of the learning rates")
+        return finetuning.carry_out(plan, folder, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "carry_out", diverging)
+        out, error = said(capsys, 4, *words)
+    assert "failed: tiny on birds: the loss is not finite" in error
+    assert "1 of 2 fine-tunings failed (tiny on birds); the others are kept" in error
+    assert "To try again: vitrail transfer --resume runs/mine." in error
+    assert "failed" in Path("runs/mine/table.md").read_text()
+    assert Path("runs/mine/tiny/trees/result.json").is_file()
+    out, _ = said(capsys, 0, "--resume", "runs/mine", "--device", "cpu")
+    assert "2 of 2: tiny on trees: done before" in out
+    assert "failed" not in Path("runs/mine/table.md").read_text()
+
+
+def test_ctrl_c_and_going_on(capsys, source: Path, birds: Path, trees: Path, monkeypatch):
+    def interrupted(session, folder, **_):
+        def watch(record):
+            if record["event"] == "step" and "trees" in str(folder.path):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        return run(session, folder, watch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuning, "train_and_report", interrupted)
+        _, error = said(capsys, 75, source, "--data", birds, trees, *QUICK, "--name", "mine")
+    assert "everything is saved. To go on: vitrail transfer --resume runs/mine." in error
+    assert "..." in Path("runs/mine/table.md").read_text()
+    out, _ = said(capsys, 0, "--resume", "runs/mine", "--device", "cpu")
+    assert "1 of 2: tiny on birds: done before" in out
+    assert "going on after step 1" in out
+    assert "..." not in Path("runs/mine/table.md").read_text()
+
+
+def test_real_labels_are_counted_from_the_answers_of_the_final_models(capsys, source: Path, tmp_path: Path):
+    make_images(tmp_path / "pictures/train", per_class=6)
+    make_images(tmp_path / "pictures/val", per_class=2)
+    for number, path in enumerate(sorted((tmp_path / "pictures/val").rglob("*.png")), start=1):
+        path.rename(path.with_name(f"ILSVRC2012_val_{number:08}.png"))
+    # Of the eight images the second has no label; the others have their own, or any for the last.
+    sets = [[0], [], [1], [1], [2], [2], [3], [0, 1, 2, 3]]
+    (tmp_path / "real.json").write_text(json.dumps(sets))
+    words = ("--data", "pictures", "--recipe", "finetune-imagenet", "--image-size", 8, *QUICK, "--seeds", 2)
+    _, error = said(capsys, 3, source, *words, "--real-labels", "absent.json")
+    assert "absent.json: cannot be read" in error
+    _, error = said(capsys, 2, source, "--data", "pictures", *QUICK, "--real-labels", "real.json")
+    assert "--real-labels is given without ImageNet" in error
+    assert not Path("runs").exists()
+    out, _ = said(capsys, 0, source, *words, "--real-labels", "real.json", "--name", "mine")
+    assert "pictures ReaL" in out
+    counted = []
+    for seed in (0, 1):
+        guesses = np.load(f"runs/mine/tiny/pictures/seed-{seed}/predictions.npz")["guesses"][:, 0]
+        counted.append(sum(int(guess) in own for guess, own in zip(guesses, sets, strict=True) if own) / 7)
+    found = json.loads(Path("runs/mine/table.json").read_text())["cells"][0]["found"]
+    assert found["real_mean"] == pytest.approx(sum(counted) / 2)
+    assert found["real_images"] == 7
+
+
+def test_a_value_may_be_for_one_data_set():
+    from vitrail.cli.transfer_look import words_for
+
+    names = ["cifar10", "photos"]
+    words = [
+        "--train.steps",
+        "500",
+        "cifar10=1000",
+        "--rates",
+        "cifar10=0.1,0.2",
+        "--train.no-compile",
+        "--freeze",
+        "2",
+    ]
+    rest = ["--train.no-compile", "--freeze", "2"]
+    assert words_for(words, "cifar10", names) == ["--train.steps", "1000", "--rates", "0.1", "0.2", *rest]
+    assert words_for(words, "photos", names) == ["--train.steps", "500", *rest]
+    # A folder may be called what it likes.
+    assert words_for(["--root", "/data/a=b"], "photos", names) == ["--root", "/data/a=b"]
+    assert words_for(["--root", "photos=/a", "cifar10=/b"], "cifar10", names) == ["--root", "/b"]
+
+
+def test_mistakes_get_a_sentence_and_leave_nothing(capsys, source: Path, birds: Path, tmp_path: Path):
+    given = (source, "--data", birds, *QUICK)
+    assert "Unknown data set 'bird'. Did you mean 'birds'?" in said(capsys, 2, *given, "--image-size", "bird=8")[1]
+    assert "there is no model to start from" in said(capsys, 2, "--data", birds)[1]
+    assert "is given twice" in said(capsys, 2, source, source, "--data", birds)[1]
+    assert "there is no such file or folder" in said(capsys, 3, "no.npz", "--data", birds)[1]
+    assert "freeze is 9" in said(capsys, 2, *given, "--freeze", 9)[1]
+    assert "it would lie inside the data" in said(capsys, 2, *given, "--out", birds)[1]
+    assert "cannot change a run that goes on" in said(capsys, 2, "--resume", "runs/mine", "--steps", 3)[1]
+    assert "there is no such folder" in said(capsys, 2, "--resume", "runs/mine")[1]
+    assert not list(tmp_path.glob("runs/*"))
+    (tmp_path / "runs/taken").mkdir(parents=True)
+    (tmp_path / "runs/taken/thesis.tex").touch()
+    assert "holds something else" in said(capsys, 2, *given, "--name", "taken")[1]
+
+
+def test_help_needs_neither_models_nor_data(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["transfer", "--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    for word in ("--data", "--skip-missing", "--real-labels", "--steps cifar10=1000 oxford-pets=500", "--resume"):
+        assert word in out
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_same_table(source: Path, birds: Path, trees: Path):
+    import subprocess
+
+    words = [sys.executable, "-m", "vitrail", "transfer", source, "--data", birds, trees, *QUICK]
+    for extra in (["--name", "one"], ["--name", "two", "--processes", 2]):
+        subprocess.run([*map(str, words), *map(str, extra)], check=True, timeout=300)
+    one, two = (json.loads(Path(f"runs/{name}/table.json").read_text())["cells"] for name in ("one", "two"))
+    assert [cell["found"]["mean"] for cell in one] == [cell["found"]["mean"] for cell in two]

@@ -1,0 +1,139 @@
+"""VTAB's protocol as plans, and its table."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.transfer.conftest import config
+
+from vitrail.config import RunConfig, from_json, preset, to_json
+from vitrail.data.vtab.tasks import TASKS
+from vitrail.transfer.plan import Plan, Splits, final_runs, make_plan, sweep_runs
+from vitrail.transfer.result import Final, Measured, Result, Trial
+from vitrail.transfer.vtab import choose_length, less_than_the_paper, task_plan, task_score
+from vitrail.transfer.vtab_folder import VtabFolder, write_table
+from vitrail.transfer.vtab_table import PAPER, Table, as_json, as_markdown, blocks, remarks
+
+
+@pytest.fixture
+def base(source: Path, data: Path) -> RunConfig:
+    return config(source, data)
+
+
+def plan_of(base: RunConfig, task: str, rates: tuple[float, ...] = (0.01, 0.03)) -> Plan:
+    made = make_plan(base, rates=rates, seeds=2, splits=Splits(val=True, test=True))
+    return task_plan(made, TASKS[task])
+
+
+def test_rates_are_chosen_on_val_and_final_runs_learn_from_both(base: RunConfig):
+    plan = plan_of(base, "oxford-pets")
+    assert [(run.config.data.split, run.config.data.held_out) for run in sweep_runs(plan)] == [("train", None)] * 2
+    finals = final_runs(plan, 0.03)
+    assert [(run.config.data.split, run.config.data.held_out) for run in finals] == [("train+val", 0.0)] * 2
+    assert all(run.config.data.test for run in finals) and not any(run.config.data.test for run in sweep_runs(plan))
+    assert plan.measure == "test"
+    assert from_json(Plan, to_json(plan), where="here") == plan
+
+
+def test_a_plan_that_was_written_before_can_be_read(base: RunConfig):
+    values = to_json(make_plan(base, rates=(0.01,), seeds=1, splits=Splits(val=False, test=True)))
+    del values["final_split"]
+    plan = from_json(Plan, values, where="here")
+    assert final_runs(plan, 0.01)[0].config.data.split == "train"
+
+
+def test_what_a_label_forbids_is_left_out(base: RunConfig):
+    base = replace(base, augment=replace(base.augment, crop="resize"), preprocessing=preset("augreg"))
+    found = {name: plan_of(base, name).config for name in ("oxford-pets", "clevr-count", "snorb-azimuth")}
+    assert {name: (one.augment.crop, one.augment.flip) for name, one in found.items()} == {
+        "oxford-pets": ("resize", True),
+        "clevr-count": ("whole", True),
+        "snorb-azimuth": ("resize", False),
+    }
+    # The whole test image is resized.
+    assert {one.preprocessing.crop for one in found.values()} == {None}
+    assert {one.preprocessing.interpolation for one in found.values()} == {"bicubic"}
+
+
+def measured(accuracy: float, loss: float = 1.0, images: int = 200) -> Measured:
+    return Measured(images=images, accuracy=accuracy, top5=1.0, loss=loss)
+
+
+def result(val: float, test: float, loss: float = 1.0) -> Result:
+    trials = (
+        Trial(lr=0.01, folder="sweep/lr-0.01", measured=measured(val, loss), seconds=1.0),
+        Trial(lr=0.03, folder="sweep/lr-0.03", measured=None, seconds=1.0),
+    )
+    final = Final(seed=0, folder="seed-0", measured=measured(test, images=3_669), seconds=2.0)
+    return Result(
+        rates=trials, chosen=0.01, seeds=(final,), measured_on="test", mean=test, std=None, images=3_669, seconds=4.0
+    )
+
+
+def test_the_length_is_chosen_on_val_and_not_on_test():
+    assert choose_length({"short": result(0.7, 0.9), "long": result(0.8, 0.1)}) == "long"
+    assert choose_length({"short": result(0.8, 0.1), "long": result(0.8, 0.9)}) == "short"
+    assert choose_length({"short": result(0.8, 0.1, loss=2.0), "long": result(0.8, 0.1, loss=1.5)}) == "long"
+    assert choose_length({"only": replace(result(0.7, 0.9), rates=())}) == "only"
+
+
+def test_what_is_shorter_than_the_paper_is_said(base: RunConfig):
+    less = less_than_the_paper(plan_of(base, "dtd"))
+    assert less == [
+        *("5 steps instead of 2,500", "batches of 16 instead of 512", "8 pixels instead of 384"),
+        "2 runs instead of 3",
+    ]
+    whole = replace(base, train=replace(base.train, steps=2_500, batch_size=512))
+    whole = replace(whole, model=replace(whole.model, image_size=(384, 384)))
+    made = make_plan(whole, rates=(0.01,), seeds=3, splits=Splits(val=True, test=True))
+    assert less_than_the_paper(made) == []
+
+
+def table_of(base: RunConfig, names: list[str]) -> Table:
+    plan = plan_of(base, "dtd")
+    scores = {
+        name: task_score(name, plan, result(0.5, 0.01 * number), name, "own split", "ab" * 32)
+        for number, name in enumerate(names)
+    }
+    return Table(model="mine|this", scores=scores, missing={})
+
+
+def test_no_mean_without_all_of_its_tasks(base: RunConfig):
+    names = list(TASKS)
+    whole = table_of(base, names)
+    assert whole.mean == pytest.approx(sum(range(19)) / 1900)
+    assert whole.group_mean("Specialized") == pytest.approx((7 + 8 + 9 + 10) / 400)
+    part = table_of(base, names[:-1])
+    assert (part.mean, part.group_mean("Structured")) == (None, None)
+    assert part.group_mean("Natural") == pytest.approx(0.03)
+    assert "18 of 19 tasks are there, so there is no mean of all." in remarks(part)
+    assert not any("of 19 tasks" in line for line in remarks(whole))
+    assert as_json(part)["mean"] is None
+    rows = [block.rows[-1] for block in blocks(part)]
+    assert [row[-1] for row in rows] == ["3.0", "8.5", ""]
+
+
+def test_the_paper_is_above_us(base: RunConfig):
+    for block in blocks(table_of(base, ["dtd"])):
+        assert [row[0] for row in block.rows] == [*(row.name for row in PAPER), "mine|this"]
+        assert all(len(row) == len(block.columns) + 1 for row in block.rows)
+    for row in PAPER:
+        assert len(row.values) == 19
+        # Each printed mean is that of the printed numbers, give or take what rounding leaves.
+        assert sum(row.values) / 19 == pytest.approx(row.mean, abs=0.06)
+    natural, specialized, structured = PAPER[0].values[:7], PAPER[0].values[7:11], PAPER[0].values[11:]
+    means = [sum(part) / len(part) for part in (natural, specialized, structured)]
+    assert means == pytest.approx(list(PAPER[0].groups), abs=0.06)
+
+
+def test_the_table_is_written_for_people_and_programs(base: RunConfig, tmp_path: Path):
+    folder = VtabFolder(tmp_path / "v")
+    write_table(folder, replace(table_of(base, ["dtd", "svhn"]), missing={"dmlab": "not there"}))
+    text = folder.table.read_text()
+    assert "mine\\|this" in text and "- dmlab: not there" in text
+    assert "3,669 of 1,880" in text  # What was counted, beside what VTAB has.
+    values = json.loads((folder.path / "table.json").read_text())
+    assert values["tasks"]["svhn"]["images"] == 3_669
+    assert values["missing"] == {"dmlab": "not there"}
+    assert text == as_markdown(replace(table_of(base, ["dtd", "svhn"]), missing={"dmlab": "not there"}))
