@@ -13,6 +13,7 @@ ROOMS = (
     "report",
     "train",
     "evaluate",
+    "inspect",
     "weights",
     "models",
     "data",

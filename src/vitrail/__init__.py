@@ -21,7 +21,7 @@ _HOMES = {
     "load_model": "vitrail.weights",
     "save_model": "vitrail.weights",
 }
-_ROOMS = ("config", "data", "errors", "evaluate", "models", "recipes", "train", "weights", "zoo")
+_ROOMS = ("config", "data", "errors", "evaluate", "inspect", "models", "recipes", "train", "weights", "zoo")
 
 __all__ = ["VisionTransformer", "create_model", "load_model", "save_model", "weights"]
 

@@ -6,6 +6,16 @@ import pytest
 from tests.cli.photos import draw
 from tests.evaluate.small import model_folder
 
+from vitrail.report.attended import Looked
+
+
+@pytest.fixture(autouse=True)
+def _pages_without_figures(monkeypatch) -> None:
+    """To look into a network takes a second or two, and the tests of the report do it."""
+    monkeypatch.setattr("vitrail.report.write._kept_model", lambda *_: None)
+    monkeypatch.setattr("vitrail.report.evaluation.figure_sections", lambda *_: iter(()))
+    monkeypatch.setattr("vitrail.report.parts.looked_at", lambda *_: Looked())
+
 
 @pytest.fixture
 def place(tmp_path, monkeypatch) -> Path:

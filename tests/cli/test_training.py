@@ -18,7 +18,7 @@ from tests.train.test_resume import Crash, crash_at
 from tests.train.tiny_run import CPU, assert_same_run, config, make_images, quietly, started, trained
 
 from vitrail.cli import main, training
-from vitrail.cli.training import Destination, beginning, next_folder
+from vitrail.cli.training import Destination, beginning, located, next_folder
 from vitrail.errors import UsageError
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train import estimate
@@ -150,6 +150,25 @@ def test_never_inside_the_data(data, images):
         with pytest.raises(UsageError, match="it would lie inside the data"):
             next_folder(replace(NUMBERED, out=place), data)
     assert state_of(images) == before
+
+
+def test_never_inside_the_data_of_a_few_shot_score_either(images, tmp_path):
+    others = tmp_path / "others"
+    for split in ("train", "test"):
+        make_images(others / split, per_class=2)
+    asked = replace(config(images).data, few_shot=str(others), few_shot_shots=1)
+    with pytest.raises(UsageError, match="it would lie inside the data"):
+        next_folder(replace(NUMBERED, out=others), open_run_data(asked, CPU, quietly))
+
+
+def test_paths_are_made_absolute(images, tmp_path):
+    (tmp_path / "others").mkdir()
+    data = replace(config(images).data, data="vtab:svhn=others", root="r", few_shot="others", few_shot_root="~/x")
+    found = located(data)
+    assert (found.data, found.root) == (f"vtab:svhn={tmp_path / 'others'}", str(tmp_path / "r"))
+    assert (found.few_shot, found.few_shot_root) == (str(tmp_path / "others"), str(Path.home() / "x"))
+    assert located(replace(data, data="cifar10", few_shot=None)).data == "cifar10"
+    assert located(replace(data, data="wds:a/{0..3}.tar")).data == f"wds:{tmp_path}/a/{{0..3}}.tar"
 
 
 @pytest.mark.parametrize("error", [UsageError("no"), KeyboardInterrupt(), OSError(28, "full")])

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ import torch
 from tests.train.tiny_run import make_images
 from tests.transfer.conftest import save_network
 
-from vitrail.cli import finetuning, main, transfer
+from vitrail.cli import finetuning, main, transfer, transfer_look
+from vitrail.runtime.lock import only_one
 from vitrail.train.divergence import Diverged
 from vitrail.train.run import run
 from vitrail.transfer.folder import FinetuneFolder, read_plan
@@ -237,3 +239,41 @@ def test_two_processes_make_the_same_table(source: Path, birds: Path, trees: Pat
         subprocess.run([*map(str, words), *map(str, extra)], check=True, timeout=300)
     one, two = (json.loads(Path(f"runs/{name}/table.json").read_text())["cells"] for name in ("one", "two"))
     assert [cell["found"]["mean"] for cell in one] == [cell["found"]["mean"] for cell in two]
+
+
+def test_other_weights_in_the_same_place_are_another_model(capsys, source: Path, birds: Path, tmp_path: Path):
+    words = (source, "--data", birds, *QUICK, "--name", "mine")
+    said(capsys, 0, *words)
+    shutil.rmtree(source)
+    save_network(source, seed=7)
+    _, err = said(capsys, 2, *words)
+    assert "start_fingerprint" in err
+    assert "choose another --name" in err
+
+
+def test_a_second_command_leaves_the_folder_of_the_first_alone(capsys, source: Path, birds: Path):
+    """Also in the time before the first run, when there is nothing but a lock and a config."""
+    words = (source, "--data", birds, *QUICK, "--name", "mine")
+    said(capsys, 0, *words)
+    shutil.rmtree("runs/mine/tiny")
+    with only_one(Path("runs/mine/.lock"), busy="mine"):
+        _, err = said(capsys, 2, *words)
+        assert "another process is working on" in err
+        assert Path("runs/mine/.lock").exists()
+        assert Path("runs/mine/config.json").is_file()
+    said(capsys, 0, *words)
+
+
+def test_a_model_keeps_its_name_in_a_table(capsys, source: Path, birds: Path, trees: Path, tmp_path: Path):
+    other = save_network(tmp_path / "other" / "tiny", seed=5)
+    said(capsys, 0, source, other, "--data", birds, *QUICK, "--name", "mine")
+    said(capsys, 0, source, "--data", trees, *QUICK, "--name", "mine")
+    pairs = json.loads(Path("runs/mine/config.json").read_text())["pairs"]
+    assert len({pair["model"] for pair in pairs}) == 2
+    assert "tiny" not in {pair["model"] for pair in pairs}
+    assert [pair["data"] for pair in pairs] == ["birds", "birds", "trees"]
+
+
+def test_an_equals_sign_in_a_path_is_no_data_set():
+    words = ["--few-shot", "vtab:svhn=digits", "--few-shot-root", "a=b"]
+    assert transfer_look.words_for(words, "digits", ["digits"]) == words

@@ -63,14 +63,16 @@ def test_the_list_names_every_file(capsys):
 
 def test_a_task_is_a_fine_tuning_and_is_done_once(capsys):
     out, err = start(capsys, "--tasks", "kitti-distance")
-    assert f"(the parts of {Path('data/vtab/kitti-distance').absolute()})" in err
-    assert "own split" in out and "Less than in the paper: 2 steps instead of 2,500" in out
+    assert f"in the parts of {Path('data/vtab/kitti-distance').absolute()}." in err
+    assert "own split" in out and "Not as in the paper: 2 steps instead of 2,500" in out
     assert err.count("is our own split") == 1
     final = read_run(RunFolder(Path("runs/v/kitti-distance/seed-0")))
     assert final.counts == {"train": 44, "test": 8}
     assert (final.config.augment.crop, final.config.optim.lr) == ("whole", 0.01)
     score = table()["tasks"]["kitti-distance"]
     assert (score["images"], score["whole"], score["seeds"]) == (8, 711, 1)
+    assert (score["train"], score["val"]) == (32, 12)
+    assert "kitti-distance: 32 + 12 images to learn from instead of 800 + 200" in out
     assert table()["mean"] is None and table()["groups"] == {"Natural": None, "Specialized": None, "Structured": None}
     split = json.loads(Path("runs/v/splits/kitti-distance.json").read_text())
     assert split["sha256"] == score["sha256"] and len(split["val200"]) == 12
@@ -148,6 +150,21 @@ def test_another_command_of_the_same_name_is_refused_but_for_its_tasks(capsys, p
     assert "there are 4 classes; wanted 6 for dmlab" in table()["missing"]["dmlab"]
     # What another command of the same name has done is in the table as well.
     assert set(table()["tasks"]) == {"kitti-distance"}
+    # Its images come from where they came from.
+    other = f"kitti-distance={place / 'mine'}"
+    _, err = start(capsys, "--tasks", "kitti-distance", "--sources", "kitti-distance=mine", code=2)
+    assert f"the task kitti-distance is kitti-distance here, now {other}." in err
+    config = place / "runs/v/config.json"
+    before = config.read_text()
+    config.write_text(json.dumps({**json.loads(before), "tasks": [other]}))
+    said(capsys, "--resume", "runs/v", code=2)
+    assert f"it was begun with vtab:kitti-distance; wanted vtab:{other}." in table()["missing"]["kitti-distance"]
+    config.write_text(before)
+    # What cannot be read of another task does not end the command.
+    (place / "runs/v/kitti-distance/result.json").write_text("{")
+    out, err = start(capsys, "--tasks", "dmlab", "--sources", "dmlab=mine", code=3)
+    assert "kitti-distance failed: " in out and "2 tasks have no number: dmlab, kitti-distance" in err
+    assert set(table()["missing"]) == {"dmlab", "kitti-distance"}
 
 
 def test_another_split_than_before_is_refused(capsys, place):
@@ -167,12 +184,41 @@ def test_another_split_than_before_is_refused(capsys, place):
         (["--sources", "dtd"], "a source is 'dtd'; wanted TASK=DATA"),
         (["--tasks", "dtd", "--sources", "svhn=digits"], "there is a source for svhn, which is not among the --tasks"),
         (["--out", "data/vtab"], "it would lie inside the data"),
+        (["--data-root", "elsewhere", "--out", "elsewhere", "--name", "vtab"], "it would lie inside the data"),
+        (["--data-root", "elsewhere", "--out", "elsewhere", "--name", "dtd"], "it would lie inside the data"),
+        (["--sources", "dtd=data", "dtd=model"], "dtd is named twice; wanted one place for its images"),
+        (["--tasks", "dtd", "dtd=data"], "dtd is named twice"),
+        (["--tasks", "dtd=data", "--sources", "dtd=model"], "dtd is named twice"),
+        (["--train.keep", "best"], "keep is 'best'; wanted 'last'"),
+        (["--lr", "0.1", "--rates", "0.1", "0.2"], "both --lr and --rates are given"),
+        (["--image-size", "2"], "patch"),
     ],
 )
 def test_words_that_do_not_fit(words, reason, capsys):
     _, err = start(capsys, *words, code=2)
     assert reason in err
     assert not Path("runs").exists()
+
+
+def test_one_rate_does_not_choose_a_length(capsys):
+    words = ("model", "--data-root", "data", *QUICK[2:], "--setting", "augreg")
+    for rates in (["--lr", 0.01], ["--rates", 0.01]):
+        err = said(capsys, *words, *rates, code=2)[1]
+        assert "there is one learning rate and 2 lengths" in err and "Name the length with --steps" in err
+    assert not Path("runs").exists()
+
+
+def test_nothing_is_written_into_a_source(capsys, place):
+    for split in ("train", "test"):
+        make_images(place / "mine" / split, per_class=2)
+    rows = [f"{path},{path.parent.name},{path.parents[1].name}\n" for path in sorted((place / "mine").rglob("*.png"))]
+    assert rows
+    (place / "mine.csv").write_text(f"path,label,split\n{''.join(rows)}")
+    before = sorted(place.rglob("*"))
+    for source, out in (("mine", "mine"), ("mine", "mine/train"), ("mine.csv", "mine/train/ant")):
+        words = ("--tasks", "kitti-distance", "--sources", f"kitti-distance={source}", "--out", out)
+        assert "it would lie inside the data" in start(capsys, *words, code=2)[1]
+    assert sorted(place.rglob("*")) == before
 
 
 def test_a_typing_error_leaves_nothing_behind(capsys):

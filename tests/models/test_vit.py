@@ -361,3 +361,14 @@ def test_attention_that_starts_as_if_it_were_trained() -> None:
 def test_a_start_that_nobody_knows() -> None:
     with pytest.raises(UsageError, match="attention_start"):
         dataclasses.replace(ZOO["vit-ti16"].config, attention_start="random")
+
+
+def test_a_start_as_if_trained_in_half_precision() -> None:
+    config = dataclasses.replace(SMALL, attention_start="mimetic")
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        model = VisionTransformer(config)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert model.blocks[0].attention.qkv.weight.dtype == torch.bfloat16
+    assert model.blocks[0].attention.qkv.weight.isfinite().all()

@@ -41,5 +41,14 @@ class Reader(html.parser.HTMLParser):
     def attributes(self, name: str) -> list[str]:
         return [attributes[name] or "" for _, attributes in self.tags if name in attributes]
 
+    def inside(self, section: str, name: str) -> list[str]:
+        """The attributes of this name in one part of the page."""
+        found, where = [], ""
+        for tag, attributes in self.tags:
+            where = attributes.get("id") or "" if tag == "section" else where
+            if where == section and name in attributes:
+                found.append(attributes[name] or "")
+        return found
+
     def sections(self) -> list[str]:
         return [attributes["id"] or "" for tag, attributes in self.tags if tag == "section" and "id" in attributes]

@@ -32,6 +32,12 @@ CONTEXT = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _without_figures(monkeypatch) -> None:
+    """Drawing them takes a second for each page; those of a run are looked at in `test_run.py`."""
+    monkeypatch.setattr("vitrail.report.evaluation.figure_sections", lambda *_: iter(()))
+
+
 def measured(images: Arrays, wrong: dict[int, int], name: str = "<i>m</i>") -> Measured:
     model = vitrail.create_model("vit-test", num_classes=len(images.classes))
     said = predictions(images.labels.values, len(images.classes), wrong)
@@ -59,7 +65,7 @@ def test_it_says_what_was_counted_and_every_name_is_text() -> None:
     assert "95 % interval: 46.8 % to 91.1 %" in reader.words
     assert "6images per second, 2.0 s in all" in reader.words
     assert "12 images in 15 bins of equal width. On average the model is 70.0 % sure and 75.0 % right." in reader.words
-    assert reader.sections() == ["calibration", "accuracy", "classes", "mistakes", "again"]
+    assert reader.sections() == ["accuracy", "classes", "mistakes", "calibration", "data", "again"]
     assert all(name in reader.words for name in NAMES)
     assert "<i>m</i> on pictures" in reader.words
     assert len(reader.scripts) == 1, "no name became a script"

@@ -59,7 +59,7 @@ def test_it_says_what_was_measured_and_how_the_model_was_chosen(full) -> None:
     )
     assert "90.0 %best on 10 held-out images, epoch 1.0" in reader.words
     assert "finished" in reader.words
-    assert reader.sections() == ["curves", "classes", "mistakes", "events", "again", "next"]
+    assert reader.sections() == ["curves", "classes", "mistakes", "calibration", "data", "events", "again", "next"]
 
 
 def test_nothing_is_fetched_and_only_our_script_may_run(full) -> None:
@@ -67,9 +67,14 @@ def test_nothing_is_fetched_and_only_our_script_may_run(full) -> None:
     reader = read(*full)
     text = folder.report.read_text(encoding="utf-8")
     assert not re.search(r"https?:|@import|url\(", text)
-    addresses = reader.attributes("src") + reader.attributes("href")
-    assert len(addresses) == 3
-    assert all(address.startswith("data:image/png;base64,") for address in addresses)
+    pictures = reader.attributes("src")
+    # Three mistakes, and the twelve images of the cells.
+    assert len(pictures) == 3 + 12
+    assert all(address.startswith("data:image/png;base64,") for address in pictures)
+    # Whatever is linked to is on this page, once.
+    ids = reader.attributes("id")
+    assert len(set(ids)) == len(ids)
+    assert {address[1:] for address in reader.attributes("href")} <= set(ids)
     assert not [name for _, attributes in reader.tags for name in attributes if name.startswith("on")]
     # No style attributes either: the policy would refuse them.
     assert reader.attributes("style") == []
@@ -103,21 +108,25 @@ def test_classes_and_confusions(full) -> None:
 def test_the_worst_mistakes_come_first_with_their_pictures(full) -> None:
     folder, images, said = full
     reader = read(folder, images, said)
-    pictures = [address for address in reader.attributes("src") if address.startswith("data:image/png")]
+    pictures = reader.inside("mistakes", "src")
     shown = [
         np.asarray(Image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))).tolist() for address in pictures
     ]
     assert shown == [images.pixels[index].tolist() for index in (6, 4, 1)]
     assert "pictures, test image 6" in reader.words
     assert "3 images of 12 wrong" in reader.words
-    assert reader.attributes("class").count("pixels") == 3
+    assert reader.inside("mistakes", "class").count("pixels") == 3
 
 
 def test_large_pictures_are_made_small(tmp_path) -> None:
     images = source(side=400)
     reader = read(make_run(tmp_path, FULL), images, predictions(images.labels.values, 3, {0: 1}))
-    (address,) = reader.attributes("src")
+    (address,) = reader.inside("mistakes", "src")
     assert Image.open(io.BytesIO(base64.b64decode(address.split(",")[1]))).size == (160, 160)
+    assert {
+        Image.open(io.BytesIO(base64.b64decode(address.split(",")[1]))).size
+        for address in reader.inside("classes", "src")
+    } == {(80, 80)}
     assert "pixels" not in reader.attributes("class")
 
 
@@ -129,7 +138,7 @@ def test_a_picture_that_cannot_be_read_is_told(tmp_path) -> None:
     images = source()
     damaged = Damaged(images.name, images.split, images.classes, images.labels, images.pixels)
     said = predictions(images.labels.values, 3, WRONG)
-    assert read(make_run(tmp_path, FULL), damaged, said).words.count("no longer readable") == 3
+    assert read(make_run(tmp_path, FULL), damaged, said).words.count("no longer readable") == 3 + 12
 
 
 def test_nothing_wrong(tmp_path) -> None:
@@ -159,7 +168,7 @@ def test_many_classes_become_a_table_and_the_page_stays_small(tmp_path) -> None:
     reader = read(folder, images, predictions(images.labels.values, 1000, wrong))
     assert "1,000 classes are too many for a map" in reader.words
     assert "class 999 이름" in reader.words
-    assert len(reader.attributes("src")) == 20
+    assert len(reader.inside("mistakes", "src")) == 20
     assert folder.report.stat().st_size < 4_000_000
     assert not (tmp_path / "figures" / "confusion.svg").exists()
 
@@ -193,7 +202,7 @@ def test_an_empty_log(tmp_path) -> None:
     assert "The log holds no step yet." in reader.words
     assert "has not been measured yet" in reader.words
     assert f"vitrail train --resume {tmp_path}" in reader.words
-    assert reader.sections() == ["curves", "events", "again", "next"]
+    assert reader.sections() == ["curves", "data", "events", "again", "next"]
 
 
 def test_no_log_at_all(tmp_path) -> None:
@@ -273,7 +282,7 @@ def test_no_test_split_is_said_with_what_it_means(tmp_path) -> None:
 def test_nothing_measured(tmp_path) -> None:
     reader = read(make_run(tmp_path, [trained(20), done(split=None)], counts={"train": 100}))
     assert "nothing here says how good the model is" in reader.words
-    assert reader.sections() == ["curves", "events", "again", "next"]
+    assert reader.sections() == ["curves", "data", "events", "again", "next"]
     assert "held-out" not in "".join(reader.attributes("aria-label"))
 
 
@@ -282,7 +291,9 @@ def test_data_that_has_gone_leaves_the_number_and_says_so(full) -> None:
     np.savez(folder.path / "predictions.npz", **vars(said))
     reader = read(folder)
     assert "75.0%of 12 test images" in reader.words
-    assert "cannot be shown, so this part is left out" in reader.words
+    assert "The images that were measured cannot be shown." in reader.words
+    assert "Without their labels this part is left out." in reader.words
+    assert reader.sections()[1:3] == ["classes", "calibration"]
     assert "/nowhere/pictures" in reader.words
     assert reader.attributes("src") == []
 

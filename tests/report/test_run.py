@@ -46,7 +46,11 @@ def train(tmp_path, monkeypatch):
         ({"test": False}, "of 144 held-out images"),
     ],
 )
-def test_a_page_rebuilt_from_the_folder_is_the_same(train, data, told) -> None:
+def test_a_page_rebuilt_from_the_folder_is_the_same(train, data, told, monkeypatch) -> None:
+    has_figures = "test" not in data
+    if not has_figures:
+        # They take a second to draw, and are the same every time.
+        monkeypatch.setattr("vitrail.report.page.figure_sections", lambda *_: iter(()))
     folder, outcome = train("run", **data)
     page = write_report(folder, outcome.source, outcome.predictions)
     first = page.read_bytes()
@@ -54,7 +58,10 @@ def test_a_page_rebuilt_from_the_folder_is_the_same(train, data, told) -> None:
     assert write_report(folder).read_bytes() == first
     reader = Reader(first.decode())
     assert told in reader.words
-    assert len(reader.attributes("src")) == 20
+    # Each mistake with where the network looked beside it, and four figures of what it has learnt.
+    assert len(reader.inside("mistakes", "src")) == 2 * 20
+    assert reader.inside("mistakes", "alt").count("where the network looked") == 20
+    assert [one[:24] for one in reader.inside("learnt", "src")] == ["data:image/svg+xml;base6"] * 4 * has_figures
     assert f"digits, {outcome.source.whole.split if outcome.split == 'held_out' else 'test'} image" in reader.words
 
 
@@ -62,4 +69,6 @@ def test_a_run_without_anything_to_measure_on(train) -> None:
     folder, outcome = train("run", held_out=0.0, test=False)
     reader = Reader(write_report(folder, outcome.source, outcome.predictions).read_text(encoding="utf-8"))
     assert "nothing here says how good the model is" in reader.words
-    assert reader.attributes("src") == []
+    # What needs no images is still shown.
+    assert len(reader.inside("learnt", "src")) == 2
+    assert reader.sections() == ["curves", "learnt", "data", "events", "again", "next"]

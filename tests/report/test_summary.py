@@ -55,7 +55,10 @@ def test_the_number_is_that_of_all_seeds_and_says_how_it_came_about(tmp_path) ->
     assert "3 learning rates were tried on 144 held-out training images, and 0.03 was the best." in reader.words
     assert "2 final runs on all training images; the test split was looked at once, at the end of each." in reader.words
     assert "Nothing was held out" not in reader.words
-    assert reader.sections() == ["whole", "curves", "classes", "mistakes", "events", "again", "next"]
+    assert reader.sections() == [
+        *("whole", "curves", "classes", "mistakes", "calibration"),
+        *("data", "events", "again", "next"),
+    ]
 
 
 def test_every_rate_and_seed_is_listed(tmp_path) -> None:

@@ -1,5 +1,6 @@
 """A lock is held by one process, and by no dead one."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vitrail.errors import UsageError
-from vitrail.runtime.lock import only_one
+from vitrail.runtime.lock import is_held, only_one
 
 
 def test_the_second_is_told(tmp_path: Path) -> None:
@@ -40,3 +41,36 @@ def test_a_dead_process_holds_nothing(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", program, str(path)], check=False, timeout=60)
     with only_one(path, busy="busy"):
         pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_lock_that_its_holder_removed_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, opened = tmp_path / "lock", os.open
+
+    def open_and_lose(*words: object) -> int:
+        handle = opened(*words)  # type: ignore[arg-type]
+        path.unlink()
+        return handle
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", open_and_lose)
+        with pytest.raises(UsageError, match="busy"), only_one(path, busy="busy"):
+            pass
+    with only_one(path, busy="busy"):
+        pass
+
+
+def test_who_only_looks_neither_waits_nor_writes(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_held(path)
+    with only_one(path, busy="busy"):
+        assert is_held(path)
+        # Another process sees it, too, and does not let go of it.
+        look = (
+            "import sys, pathlib; from vitrail.runtime.lock import is_held; print(is_held(pathlib.Path(sys.argv[1])))"
+        )
+        seen = subprocess.run([sys.executable, "-c", look, str(path)], capture_output=True, text=True, check=True)
+        assert seen.stdout == "True\n"
+    assert not is_held(path)
+    path.touch()
+    assert not is_held(path)

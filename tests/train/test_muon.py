@@ -161,3 +161,15 @@ def test_parts_of_matrices_are_refused_and_not_chosen() -> None:
     with pytest.raises(UsageError, match="--parallel ddp"):
         kind_of_spread(*spread, Placement(processes=several, parallel="fsdp"))
     assert kind_of_spread(*spread, Placement(processes=several)).has_all
+
+
+def test_a_state_dict_that_is_loaded_stays_one_optimiser() -> None:
+    model = build(SMALL)
+    made = build_optimizer(model, MUON)
+    made.load_state_dict(made.state_dict())
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    for group in made.param_groups:
+        group["lr"] = torch.zeros(())
+    random_gradients(model, 0)
+    made.step()
+    assert [name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.train.tiny_run import CLASSES, CPU, PLAIN, config, quietly, started, trained
+from tests.train.tiny_run import CLASSES, CPU, PLAIN, config, quietly, resumed, started, trained
 from torch import nn
 
 import vitrail
@@ -17,6 +17,8 @@ from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import RunFolder, read_run
 from vitrail.train.sources import open_run_data
 from vitrail.train.start import begin, first_model, set_determinism
+from vitrail.weights.fingerprint import fingerprint
+from vitrail.weights.load import read_checkpoint
 
 
 def weights(settings: RunConfig, classes: tuple[str, ...] = CLASSES) -> dict[str, torch.Tensor]:
@@ -224,3 +226,26 @@ def test_the_order_of_the_images_is_a_function_of_the_seed(images, tmp_path) -> 
         orders.append([batch.ids.tolist() for batch in batches])
     assert orders[0] == orders[1]
     assert orders[0] != orders[2]
+
+
+def test_other_weights_in_the_place_of_the_start_are_refused(images, saved) -> None:
+    settings = from_saved(images, saved)
+    with pytest.raises(UsageError, match="no longer those that this was planned with"):
+        first_model(replace(settings, start_fingerprint="0" * 64), CLASSES)
+    stored = read_checkpoint(settings.start)
+    known = fingerprint(stored.config, stored.state)
+    assert first_model(replace(settings, start_fingerprint=known), CLASSES).labels is not None
+
+
+def test_a_run_of_an_older_version_goes_on(images, tmp_path, monkeypatch) -> None:
+    """Its checkpoint knows nothing of what has come since, and that has a default."""
+    save = checkpoints.save
+
+    def older(folder, step, tensors, state):
+        del state["config"]["data"]["few_shot_shots"], state["config"]["model"]["attention_start"]
+        return save(folder, step, tensors, state)
+
+    monkeypatch.setattr(checkpoints, "save", older)
+    session = started(config(images), tmp_path / "run")
+    trained(session, tmp_path / "run")
+    assert resumed(tmp_path / "run").config == session.config

@@ -50,10 +50,10 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def save_network(path: Path, config: ModelConfig = SMALL, labels: tuple[str, ...] | None = None) -> Path:
+def save_network(path: Path, config: ModelConfig = SMALL, labels: tuple[str, ...] | None = None, seed: int = 3) -> Path:
     """A model folder with weights of its own; its head is not zero."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
+        torch.manual_seed(seed)
         model = vitrail.create_model(config)
         torch.nn.init.normal_(model.head.weight, std=0.1)  # type: ignore[union-attr]
     model.labels, model.preprocessing = labels, preset("google")

@@ -35,7 +35,7 @@ def test_the_recipes_quote_the_same_numbers() -> None:
     assert quoted == 5
 
 
-def test_table_2_has_a_deviation_for_imagenet_alone() -> None:
+def test_table_2_comes_with_the_deviation_of_imagenet() -> None:
     first = TABLE_2[0].score("imagenet")
     assert first is not None
     assert (first.mean, first.std) == (88.55, 0.04)

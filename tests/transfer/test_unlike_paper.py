@@ -78,3 +78,24 @@ def test_data_of_ones_own_is_compared_with_nothing() -> None:
     plan = papers_plan()
     own = replace(plan, seeds=(0,), config=replace(plan.config, data=replace(plan.config.data, data="/home/me/photos")))
     assert unlike_paper(own) == ()
+
+
+def test_regularisation_and_preparation_are_named_too() -> None:
+    plan = papers_plan()
+    config = plan.config
+    model = replace(config.model, dropout=0.5, stochastic_depth=0.3)
+    changed = replace(
+        config,
+        model=model,
+        preprocessing=preset("augreg"),
+        train=replace(config.train, label_smoothing=0.2, average=0.999),
+        data=replace(config.data, skip_bad=True),
+    )
+    assert set(unlike_paper(replace(plan, config=changed))) == {
+        "label smoothing 0.2 instead of 0.0",
+        "average 0.999 instead of 0.0",
+        "dropout 0.5 instead of 0.0",
+        "stochastic depth 0.3 instead of 0.0",
+        f"crop of test images {preset('augreg').crop} instead of {preset('google').crop}",
+        "bad files skipped True instead of False",
+    }

@@ -1,6 +1,8 @@
 """VTAB's protocol as plans, and its table."""
 
 import json
+import multiprocessing
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +11,22 @@ from tests.transfer.conftest import config
 
 from vitrail.config import RunConfig, from_json, preset, to_json
 from vitrail.data.vtab.tasks import TASKS
+from vitrail.errors import UsageError
+from vitrail.recipes import recipe
+from vitrail.transfer import vtab_folder
 from vitrail.transfer.plan import Plan, Splits, final_runs, make_plan, sweep_runs
 from vitrail.transfer.result import Final, Measured, Result, Trial
 from vitrail.transfer.vtab import choose_length, less_than_the_paper, task_plan, task_score
-from vitrail.transfer.vtab_folder import VtabFolder, write_table
+from vitrail.transfer.vtab_folder import (
+    KeptSplit,
+    VtabFolder,
+    VtabRecord,
+    alone,
+    begin_vtab,
+    new_record,
+    read_vtab,
+    write_table,
+)
 from vitrail.transfer.vtab_table import PAPER, Table, as_json, as_markdown, blocks, remarks
 
 
@@ -79,23 +93,42 @@ def test_the_length_is_chosen_on_val_and_not_on_test():
 
 
 def test_what_is_shorter_than_the_paper_is_said(base: RunConfig):
-    less = less_than_the_paper(plan_of(base, "dtd"))
-    assert less == [
-        *("5 steps instead of 2,500", "batches of 16 instead of 512", "8 pixels instead of 384"),
-        "2 runs instead of 3",
-    ]
-    whole = replace(base, train=replace(base.train, steps=2_500, batch_size=512))
-    whole = replace(whole, model=replace(whole.model, image_size=(384, 384)))
-    made = make_plan(whole, rates=(0.01,), seeds=3, splits=Splits(val=True, test=True))
-    assert less_than_the_paper(made) == []
-
-
-def table_of(base: RunConfig, names: list[str]) -> Table:
-    plan = plan_of(base, "dtd")
-    scores = {
-        name: task_score(name, plan, result(0.5, 0.01 * number), name, "own split", "ab" * 32)
-        for number, name in enumerate(names)
+    less = less_than_the_paper(plan_of(base, "dtd"), TASKS["dtd"])
+    assert {"5 steps instead of 2,500", "batch 16 instead of 512", "8 px instead of 384", "2 seeds instead of 3"} < {
+        *less
     }
+    for name in ("dtd", "clevr-count", "snorb-azimuth"):
+        assert less_than_the_paper(paper_plan(base, name), TASKS[name]) == []
+
+
+def paper_plan(base: RunConfig, task: str, rates: tuple[float, ...] = (0.01,), **optim: object) -> Plan:
+    """A plan with everything as Table 4 has it, but for what is given."""
+    theirs = recipe("finetune-vtab")
+    model = replace(base.model, image_size=(384, 384))
+    whole = replace(base, model=model, train=theirs.train, augment=theirs.augment, schedule=theirs.schedule)
+    whole = replace(whole, optim=replace(theirs.optim, **optim))
+    return task_plan(make_plan(whole, rates=rates, seeds=3, splits=Splits(val=True, test=True)), TASKS[task])
+
+
+def test_whatever_is_not_as_in_the_paper_is_said(base: RunConfig):
+    plan = paper_plan(base, "kitti-distance", rates=(0.5,), optimizer="adam", freeze=-1)
+    assert less_than_the_paper(plan, TASKS["kitti-distance"]) == [
+        *("learning rate 0.5 instead of 0.01", "optimizer adam instead of sgd", "freeze -1 instead of 0")
+    ]
+    train = replace(plan.config.train, steps=None, epochs=1)
+    plan = replace(paper_plan(base, "dtd"), config=replace(plan.config, train=train))
+    assert "1 epoch instead of 2,500 steps" in less_than_the_paper(plan, TASKS["kitti-distance"])
+
+
+WHOLE = KeptSplit(origin="own split", sha256="ab" * 32, train=800, val=200)
+
+
+def table_of(base: RunConfig, names: list[str], images: int | None = None) -> Table:
+    """Scores of all their test images, or of so many."""
+    scores = {}
+    for number, name in enumerate(names):
+        found = replace(result(0.5, 0.01 * number), images=images or TASKS[name].images[2])
+        scores[name] = task_score(name, paper_plan(base, name), found, name, WHOLE)
     return Table(model="mine|this", scores=scores, missing={})
 
 
@@ -114,6 +147,24 @@ def test_no_mean_without_all_of_its_tasks(base: RunConfig):
     assert [row[-1] for row in rows] == ["3.0", "8.5", ""]
 
 
+def test_no_mean_of_a_part_of_the_test_images(base: RunConfig):
+    part = table_of(base, list(TASKS), images=3)
+    assert (part.mean, part.group_mean("Natural")) == (None, None)
+    assert "dtd: 3 test images instead of 1,880" in as_json(part)["less_than_the_paper"]
+    assert f"no mean counts them: {', '.join(TASKS)}." in remarks(part)[-1]
+    whole = table_of(base, list(TASKS))
+    assert whole.less == [] and not any("no mean" in line for line in remarks(whole))
+
+
+def test_fewer_images_to_learn_from_are_told(base: RunConfig):
+    found = replace(result(0.5, 0.5), images=1_880)
+    score = task_score("dtd", paper_plan(base, "dtd"), found, "dtd", replace(WHOLE, train=120, val=60))
+    assert score.less == ("dtd: 120 + 60 images to learn from instead of 800 + 200",)
+    table = Table(model="m", scores={"dtd": score}, missing={})
+    assert as_json(table)["tasks"]["dtd"]["train"] == 120 and as_json(table)["tasks"]["dtd"]["val"] == 60
+    assert score.less[0] in as_markdown(table)
+
+
 def test_the_paper_is_above_us(base: RunConfig):
     for block in blocks(table_of(base, ["dtd"])):
         assert [row[0] for row in block.rows] == [*(row.name for row in PAPER), "mine|this"]
@@ -129,11 +180,58 @@ def test_the_paper_is_above_us(base: RunConfig):
 
 def test_the_table_is_written_for_people_and_programs(base: RunConfig, tmp_path: Path):
     folder = VtabFolder(tmp_path / "v")
-    write_table(folder, replace(table_of(base, ["dtd", "svhn"]), missing={"dmlab": "not there"}))
+    begin_vtab(folder, asked("dtd", "svhn"))
+    table = replace(table_of(base, ["dtd", "svhn"], images=3_669), missing={"dmlab": "not there"})
+    write_table(folder, table)
     text = folder.table.read_text()
     assert "mine\\|this" in text and "- dmlab: not there" in text
     assert "3,669 of 1,880" in text  # What was counted, beside what VTAB has.
     values = json.loads((folder.path / "table.json").read_text())
     assert values["tasks"]["svhn"]["images"] == 3_669
     assert values["missing"] == {"dmlab": "not there"}
-    assert text == as_markdown(replace(table_of(base, ["dtd", "svhn"]), missing={"dmlab": "not there"}))
+    assert text == as_markdown(table)
+
+
+def asked(*tasks: str) -> VtabRecord:
+    return new_record(source="m", setting="paper", tasks=tasks, words=(), root=None, download=False)
+
+
+def test_a_task_keeps_its_data(tmp_path: Path):
+    folder = VtabFolder(tmp_path / "v")
+    begin_vtab(folder, asked("svhn=/one", "dtd"))
+    for text in ("svhn=/two", "svhn"):
+        with pytest.raises(UsageError, match=rf"the task svhn is svhn=/one here, now {text}\. Give the same --sources"):
+            begin_vtab(folder, asked(text))
+    with pytest.raises(UsageError, match="the task dtd is dtd here, now dtd=hf:a/b"):
+        begin_vtab(folder, asked("dtd=hf:a/b"))
+    begin_vtab(folder, asked("dmlab", "svhn=/one"))
+    assert read_vtab(folder).tasks == ("svhn=/one", "dtd", "dmlab")
+    # Nothing of a lock is left.
+    assert [path.name for path in tmp_path.iterdir()] == ["v"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_several_commands_at_once_lose_no_task(tmp_path: Path):
+    # Processes, because the lock is between processes; forked, so that each begins at the same moment.
+    context, names = multiprocessing.get_context("fork"), list(TASKS)[:6]
+    ready = context.Barrier(len(names))
+
+    def begin(name: str) -> None:
+        ready.wait(timeout=30)
+        begin_vtab(VtabFolder(tmp_path / "v"), asked(name))
+
+    started = [context.Process(target=begin, args=(name,)) for name in names]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(timeout=60)
+    assert [process.exitcode for process in started] == [0] * len(names)
+    assert set(read_vtab(VtabFolder(tmp_path / "v")).tasks) == set(names)
+
+
+def test_who_waits_too_long_is_told(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(vtab_folder, "_PATIENCE", 0.0)
+    folder = VtabFolder(tmp_path / "v")
+    with alone(folder), pytest.raises(UsageError, match=r"another command is writing .*v\. Wait for it"):
+        begin_vtab(folder, asked("dtd"))
+    assert not folder.path.exists()

@@ -120,6 +120,7 @@ def plan_finetuning(start: "Start", words: list[str]) -> tuple[Options, "Plan"]:
             compile_given=is_given("--train.compile", words),
         ),
         start=start.source,
+        start_fingerprint=start.fingerprint,
     )
     tell_dropped_pixels(config.model)
     config = for_data(config, look.train, words)
@@ -183,7 +184,8 @@ def refuse_other(folder: "FinetuneFolder", plan: "Plan") -> None:
     # Where images are read from, by how many workers and how many at a time, makes no other run.
     data = replace(plan.config.data, workers=found.config.data.workers, root=found.config.data.root)
     train = replace(plan.config.train, micro_batch=found.config.train.micro_batch)
-    wanted = replace(plan, config=replace(plan.config, data=data, train=train))
+    known = found.config.start_fingerprint and plan.config.start_fingerprint
+    wanted = replace(plan, config=replace(plan.config, data=data, train=train, start_fingerprint=known))
     if changes := differences(to_json(found), to_json(wanted)):
         raise UsageError(
             f"the fine-tuning of this name is another one: {'; '.join(changes)}",
@@ -213,7 +215,8 @@ def carry_out(
         if not begun and placement.processes.is_first:
             mark_launch(folder.path)
         begun.append(run.number)
-        outcome = train_and_report(session, run_folder, track=track, is_quiet=True)
+        # The page of the whole looks into the network that is kept; that of each run need not.
+        outcome = train_and_report(session, run_folder, track=track, is_quiet=True, look_inside=False)
         if run.number == plan.runs - len(plan.seeds) + 1:
             # The first seed, which the page of the whole shows.
             outcomes[run.config.train.seed] = outcome

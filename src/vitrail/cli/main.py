@@ -18,6 +18,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "finetune": ("vitrail.cli.finetune", "any model to your images: sweep, retrain, mean over seeds"),
     "transfer": ("vitrail.cli.transfer", "models to a list of data sets, in one table under the paper's"),
     "evaluate": ("vitrail.cli.evaluate", "how good models are: accuracy, classes, confusions, calibration"),
+    "inspect": (
+        "vitrail.cli.inspect",
+        "what a model has learnt: the paper's figures of its filters, positions, attention",
+    ),
     "fewshot": (
         "vitrail.cli.fewshot",
         "how much a few images of each class teach a linear classifier on frozen features",
@@ -25,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "knn": ("vitrail.cli.knn", "what the nearest training images say, on frozen features"),
     "probe": ("vitrail.cli.probe", "a linear classifier on frozen features of all training images"),
     "vtab": ("vitrail.cli.vtab", "the 19 tasks of VTAB-1k, and the table of the paper"),
+    "report": ("vitrail.cli.report", "the page of a run or a model, made anew; or of several runs compared"),
     "demo": ("vitrail.cli.demo", "train a small Vision Transformer on embedded digits, and see where it looks"),
     "list": ("vitrail.cli.listing", "models, recipes and data sets by name"),
     "info": ("vitrail.cli.info", "what a network is and costs, or what a checkpoint file holds"),

@@ -47,11 +47,28 @@ def checking(source: Source) -> Iterator[Callable[[int], None]]:
 
 def located(data: DataConfig) -> DataConfig:
     """The data with absolute paths, so that a run goes on from whatever folder that is asked for in."""
-    path, root = user_path(data.data), data.root
-    found = str(path.resolve()) if path.exists() else data.data
-    if data.data.startswith("wds:") and "://" not in data.data:
-        found = f"wds:{Path(data.data.removeprefix('wds:')).expanduser().absolute()}"
-    return replace(data, data=found, root=None if root is None else str(Path(root).expanduser().absolute()))
+    return replace(
+        data,
+        data=_located(data.data),
+        root=_absolute(data.root),
+        few_shot=None if data.few_shot is None else _located(data.few_shot),
+        few_shot_root=_absolute(data.few_shot_root),
+    )
+
+
+def _located(name: str) -> str:
+    kind, colon, rest = name.partition(":")
+    if kind == "vtab" and "=" in rest:
+        task, _, source = rest.partition("=")
+        return f"{kind}{colon}{task}={_located(source)}"
+    if kind == "wds" and colon and "://" not in name:
+        return f"wds:{_absolute(rest)}"
+    path = user_path(name)
+    return str(path.resolve()) if path.exists() else name
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).expanduser().absolute())
 
 
 @dataclass(frozen=True)
@@ -68,7 +85,8 @@ def next_folder(destination: Destination, data: "RunData") -> RunFolder:
     out = destination.out.expanduser()
     if out.is_symlink() and not out.exists():
         raise UsageError("is a link that leads nowhere", where=str(out), fix="Choose another --out.")
-    sources = [source for source in (data.train, data.held_out, data.test) if source is not None]
+    scored = () if data.few_shot is None else (data.few_shot.learn, data.few_shot.test)
+    sources = [source for source in (data.train, data.held_out, data.test, *scored) if source is not None]
     number = 1
     while True:
         path = out / (destination.name if destination.is_exact else f"{destination.name}-{number}")
@@ -189,7 +207,9 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
     out.print("\n".join(lines) + "\n")
 
 
-def train_and_report(session: "Session", folder: RunFolder, *, track: Track, is_quiet: bool = False) -> "Outcome":
+def train_and_report(
+    session: "Session", folder: RunFolder, *, track: Track, is_quiet: bool = False, look_inside: bool = True
+) -> "Outcome":
     """Train with a view of it, write the report, say how good it is and what to type next."""
     from vitrail.cli.trackers import several, tracking
     from vitrail.report import write_report
@@ -202,7 +222,7 @@ def train_and_report(session: "Session", folder: RunFolder, *, track: Track, is_
     ):
         outcome = run(session, folder, several(view, tracker))
     if is_first:
-        write_report(folder, outcome.source, outcome.predictions)
+        write_report(folder, outcome.source, outcome.predictions, look_inside=look_inside)
     if not is_quiet:
         say_result(outcome, folder)
         say_next(folder)

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -130,8 +130,8 @@ def _start(models: list[str], options: Options, words: list[str]) -> None:
         pairs = processes.in_turn(lambda: look.pairs(models, skip_missing=options.skip_missing, real=real))
         with processes.together():
             ensure_outside(look.sources, folder.path)
-            if processes.is_first:
-                _join_folder(folder, pairs, options.real_labels)
+        models = processes.first_says(lambda: _join_folder(folder, pairs, options.real_labels))
+        pairs = [replace(pair, model=model) for pair, model in zip(pairs, models, strict=True)]
         # Some hold all their images in memory.
         look.sources.clear()
         say_pairs(pairs, folder)
@@ -139,9 +139,12 @@ def _start(models: list[str], options: Options, words: list[str]) -> None:
         _Work(folder, device, placement, options.track).all({(pair.model, pair.data) for pair in pairs})
 
 
-def _join_folder(folder: "TransferFolder", pairs: "Sequence[Pair]", real_labels: Path | None) -> None:
-    """Write down what will be done; a table that is there grows, and fine-tunings that are there must be the same."""
-    from vitrail.transfer.pairs import joined_pairs, read_pairs, write_pairs
+def _join_folder(folder: "TransferFolder", pairs: "Sequence[Pair]", real_labels: Path | None) -> list[str]:
+    """Write down what will be done, and say what each model is called in the table.
+
+    A table that is there grows, and fine-tunings that are there must be the same.
+    """
+    from vitrail.transfer.pairs import as_named_before, joined_pairs, read_pairs, write_pairs
 
     path = folder.path
     before: Sequence[Pair] = ()
@@ -151,10 +154,12 @@ def _join_folder(folder: "TransferFolder", pairs: "Sequence[Pair]", real_labels:
         before, real = record.pairs, real or record.real_labels
     elif path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise UsageError("is there already and holds something else", where=str(path), fix="Choose another --name.")
+    pairs = as_named_before(before, pairs)
     for pair in pairs:
         if pair.plan is not None and folder.pair(pair).config.is_file():
             refuse_other(folder.pair(pair), pair.plan)
     write_pairs(folder, joined_pairs(before, pairs), real)
+    return [pair.model for pair in pairs]
 
 
 def _resume(options: Resume) -> None:
@@ -202,7 +207,7 @@ class _Work:
         from vitrail.evaluate.real import read_real
         from vitrail.transfer.pairs import read_pairs
 
-        with self._nothing_left_of_nothing(), self._held(), self._stoppable():
+        with self._held(), self._nothing_left_of_nothing(), self._stoppable():
             with self._processes.together():
                 record = read_pairs(self._folder)
                 real = None if record.real_labels is None else read_real(Path(record.real_labels))
@@ -263,13 +268,16 @@ class _Work:
 
     def _tell(self, record: "TransferRecord", *, is_last: bool, is_in_step: bool) -> None:
         """Write the table and show it."""
+        from vitrail.report.write import write_page
         from vitrail.transfer.table import make_table, write_table
+        from vitrail.transfer.table_page import transfer_page
 
         with self._processes.together() if is_in_step else nullcontext():
             if self._processes.is_first:
                 failures = {title: str(error) for title, error in self._failures.items()}
                 table = make_table(self._folder, record, failures)
                 write_table(self._folder, table)
+                write_page(self._folder.report, transfer_page(table, self._folder.path.resolve().name))
                 say_table(table, is_last=is_last)
                 if is_last:
                     say_table_files(self._folder)
@@ -300,7 +308,7 @@ class _Work:
             yield
         except BaseException:
             if self._processes.is_first and not self._has_begun():
-                for file in (folder.lock, folder.config, folder.page, folder.numbers):
+                for file in (folder.lock, folder.config, folder.page, folder.numbers, folder.report):
                     file.unlink(missing_ok=True)
                 with suppress(OSError):
                     for path in (*folder.path.glob("*/"), folder.path):

@@ -92,6 +92,10 @@ def _pretraining(start: "Start") -> str:
     return f"see {known['hub']} on the hub" if "hub" in known else "not known, because its file does not say"
 
 
+# What is behind these may hold an equals sign of its own.
+_PATHS = ("--root", "--few-shot", "--few-shot-root", "--preprocessing")
+
+
 def words_for(words: Sequence[str], data: str, names: Sequence[str]) -> list[str]:
     """The words for one data set: NAME=VALUE is for that one alone, and a plain value for those that are not named."""
     found: list[str] = []
@@ -99,7 +103,7 @@ def words_for(words: Sequence[str], data: str, names: Sequence[str]) -> list[str
         mine, plain = [], []
         for value in values:
             name, equals, rest = value.partition("=")
-            if not equals or (option == "--root" and name not in names):
+            if not equals or (option in _PATHS and name not in names):
                 plain.append(value)
             elif choose("data set", name, names) == data:
                 mine += rest.split(",")

@@ -126,6 +126,7 @@ def _flops(count: int) -> str:
 def say_table_files(folder: "TransferFolder") -> None:
     """What was written."""
     console().print(
+        f"{escape(str(folder.report))}  the page of this transfer: open it\n"
         f"{escape(str(folder.page))}  this table\n"
         f"{escape(str(folder.numbers))}  every number\n"
         f"{escape(str(folder.path))}/MODEL/DATA  each fine-tuning, with its model and its page"

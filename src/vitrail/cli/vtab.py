@@ -1,5 +1,6 @@
 """`vitrail vtab`: the 19 tasks of VTAB-1k, each an ordinary fine-tuning, and the table of D.10."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from vitrail.cli.finetuning import carry_out, parse, plan_finetuning, told_once
+from vitrail.cli.finetuning import carry_out, plan_finetuning, told_once
 from vitrail.cli.terminal import console, print_json
-from vitrail.cli.training import Track
+from vitrail.cli.training import Track, located
 from vitrail.cli.vtab_words import say_absent, say_table, say_task, say_tasks
 from vitrail.cli.words import is_given, is_resume, positional, with_short_names
-from vitrail.errors import DataError, DiskError, UsageError, VitrailError
-from vitrail.recipes import recipe
+from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError
 
 if TYPE_CHECKING:
     import torch
@@ -133,53 +133,91 @@ def _list(options: Listing) -> None:
 
 
 def _start(model: str, options: Options, words: list[str]) -> None:
-    from vitrail.data.vtab.open import data_root, parse_task
-    from vitrail.data.vtab.tasks import TASKS
     from vitrail.transfer.source import read_start
-    from vitrail.transfer.vtab import SETTINGS
     from vitrail.transfer.vtab_folder import VtabFolder, begin_vtab, new_record
 
-    sources = dict(_source(text) for text in options.sources)
-    tasks = tuple(dict.fromkeys(options.tasks)) or tuple(TASKS)
-    for name in (*tasks, *sources):
-        parse_task(name)
-    if unused := [name for name in sources if name not in tasks]:
-        raise UsageError(f"there is a source for {unused[0]}, which is not among the --tasks")
+    tasks = _tasks(options)
     start = read_start(model)
-    # A mistake in the words should be told before anything is written.
-    others = parse([*words, "--data", f"vtab:{tasks[0]}"], start.checkpoint.config, recipe(SETTINGS["paper"][0]))
-    start.preprocessing(others.preprocessing)
     record = new_record(
         source=start.source,
         setting=options.setting,
-        tasks=tuple(f"{name}={sources[name]}" if name in sources else name for name in tasks),
+        tasks=tasks,
         words=tuple(words),
         root=None if options.root is None else str(options.root.expanduser().absolute()),
         download=options.download,
     )
     folder = VtabFolder(options.out.expanduser() / options.name)
-    _ensure_outside(folder.path, data_root(options.root))
+    # A mistake should be told before anything is written.
+    _rehearse(start, record)
+    _ensure_outside(folder.path, record)
     begin_vtab(folder, record)
     _carry_out(start, record, folder, options.device, options.track)
 
 
-def _ensure_outside(path: Path, root: Path) -> None:
-    """Nothing is written into the folder of a data set."""
+def _tasks(options: Options) -> tuple[str, ...]:
+    """What was asked for as it is opened, a name or name=data, each task once."""
+    from vitrail.data.vtab.open import parse_task
     from vitrail.data.vtab.tasks import TASKS
 
-    homes = {root / pattern.split("/")[0] for task in TASKS.values() for pattern in task.files} | {root / "vtab"}
-    for home in sorted(homes):
-        if home.is_dir() and path.resolve().is_relative_to(home.resolve()):
-            raise UsageError(f"it would lie inside the data, {home}", where=str(path), fix="Choose another --out.")
+    texts = tuple(dict.fromkeys(options.tasks)) or tuple(TASKS)
+    sources = [_source(text) for text in (*options.sources, *(text for text in texts if "=" in text))]
+    tasks = [text.partition("=")[0] for text in texts]
+    given = [name for name, _ in sources]
+    for name in (*tasks, *given):
+        parse_task(name)
+    if unused := [name for name in given if name not in tasks]:
+        raise UsageError(f"there is a source for {unused[0]}, which is not among the --tasks")
+    if twice := [name for name in tasks if tasks.count(name) > 1 or given.count(name) > 1]:
+        raise UsageError(f"{twice[0]} is named twice", wanted="one place for its images")
+    where = dict(sources)
+    return tuple(f"{name}={where[name]}" if name in where else name for name in tasks)
 
 
 def _source(text: str) -> tuple[str, str]:
     """A task and its data, with an absolute path, so that it is found from whatever folder it is resumed in."""
+    from vitrail.config import DataConfig
+
     name, equals, data = text.partition("=")
     if not equals or not data:
         raise UsageError(f"a source is {text!r}", wanted="TASK=DATA, such as dtd=hf:owner/name")
-    path = Path(data).expanduser()
-    return name, str(path.resolve()) if path.exists() else data
+    return name, located(DataConfig(data=data)).data
+
+
+def _rehearse(start: "Start", record: "VtabRecord") -> None:
+    """Make the plans with the embedded digits in place of the tasks: what is wrong with the words is so for all."""
+    for row in (rows := _rows(record)):
+        with warnings.catch_warnings():
+            # What is odd about the digits is true of them alone.
+            warnings.simplefilter("ignore", Notice)
+            _, plan = plan_finetuning(start, [*record.words, "--data", "digits", "--recipe", row, "--device", "cpu"])
+        if len(rows) > 1 and not plan.is_sweeping:
+            raise UsageError(
+                f"there is one learning rate and {len(rows)} lengths, so that nothing is held out to choose by",
+                fix="Name the length with --steps, or several --rates.",
+            )
+
+
+def _ensure_outside(path: Path, record: "VtabRecord") -> None:
+    """Nothing is written into the folder of a data set, nor where one is looked for."""
+    from vitrail.data.outside import ensure_outside
+    from vitrail.data.vtab.open import data_root, parse_task, task_split
+    from vitrail.data.vtab.tasks import TASKS
+
+    asked = None if record.root is None else Path(record.root)
+    root = data_root(asked)
+    homes = {root / pattern.split("/")[0] for task in TASKS.values() for pattern in task.files} | {root / "vtab"}
+    given = {text: data for text in record.tasks if (data := parse_task(text)[1])}
+    homes |= {Path(data) for data in given.values() if Path(data).is_dir()}
+    for home in sorted(homes):
+        if path.resolve().is_relative_to(home.resolve()):
+            raise UsageError(f"it would lie inside the data, {home}", where=str(path), fix="Choose another --out.")
+    for text in given:
+        try:
+            split, _ = task_split(text, root=asked, download=record.download)
+        except VitrailError:
+            # Told when it is the turn of this task; the others go on.
+            continue
+        ensure_outside([split.learn.source, split.measured.source], path)
 
 
 def _resume(options: Resume) -> None:
@@ -200,7 +238,7 @@ def _carry_out(start: "Start", record: "VtabRecord", folder: "VtabFolder", devic
     from vitrail.runtime.processes import joined, own_device
     from vitrail.train.spreading import Placement
     from vitrail.train.stopping import Stopped
-    from vitrail.transfer.vtab_folder import write_table
+    from vitrail.transfer.vtab_folder import alone, write_table
     from vitrail.transfer.vtab_table import Table
 
     root = data_root(None if record.root is None else Path(record.root))
@@ -213,27 +251,34 @@ def _carry_out(start: "Start", record: "VtabRecord", folder: "VtabFolder", devic
     say_absent(absent, len(record.tasks))
     device = own_device(find_device(device_name))
     table = Table(model=Path(record.source).name, scores={}, missing={})
-    problems: list[VitrailError] = []
+    problems: dict[str, VitrailError] = {}
+
+    def measure(text: str, how: "tuple[torch.device, Track, Placement]") -> None:
+        name = parse_task(text)[0].name
+        if name in table.scores or name in problems:
+            return
+        try:
+            table.scores[name] = _task(start, record, folder, text, how)
+        except (Stopped, DiskError):
+            raise
+        except VitrailError as error:
+            table.missing[name], problems[name] = str(error), error
+            if name not in absent:
+                console().print(f"{name} failed: {error}", markup=False, soft_wrap=True)
+
     with joined(device) as processes:
         how = device, track, Placement(processes=processes)
         for number, text in enumerate(record.tasks, start=1):
-            name = parse_task(text)[0].name
-            try:
-                say_task(text, number, len(record.tasks), is_absent=name in absent)
-                table.scores[name] = _task(start, record, folder, text, how)
-            except (Stopped, DiskError):
-                raise
-            except VitrailError as error:
-                table.missing[name] = str(error)
-                problems.append(error)
-                if name not in absent:
-                    console().print(f"{name} failed: {error}", markup=False, soft_wrap=True)
-            for other in _finished(folder, record):
-                table.scores[parse_task(other)[0].name] = _task(start, record, folder, other, how)
-            write_table(folder, table)
+            say_task(text, number, len(record.tasks), is_absent=parse_task(text)[0].name in absent)
+            measure(text, how)
+            # Together, else of two commands the one that writes last may not know what the other has found.
+            with alone(folder):
+                for other in _finished(folder, record):
+                    measure(other, how)
+                write_table(folder, table)
     say_table(table, folder)
     if problems:
-        raise _together(problems, list(table.missing), folder)
+        raise _together(list(problems.values()), list(problems), folder)
 
 
 def _finished(folder: "VtabFolder", record: "VtabRecord") -> list[str]:
@@ -247,14 +292,17 @@ def _finished(folder: "VtabFolder", record: "VtabRecord") -> list[str]:
 def _places(folder: "VtabFolder", record: "VtabRecord", text: str) -> "dict[str, FinetuneFolder]":
     """The fine-tunings of a task, by recipe: one for each length that is tried."""
     from vitrail.data.vtab.open import parse_task
+
+    name, rows = parse_task(text)[0].name, _rows(record)
+    return {row: folder.task(name, row if len(rows) > 1 else None) for row in rows}
+
+
+def _rows(record: "VtabRecord") -> tuple[str, ...]:
+    """The recipes that are tried: one where one length is asked for, so that there is none to choose."""
     from vitrail.transfer.vtab import SETTINGS
 
-    rows = SETTINGS[record.setting]
-    if is_given("--train.steps", record.words) or is_given("--train.epochs", record.words):
-        # One length is asked for, so that there is none to choose.
-        rows = rows[:1]
-    name = parse_task(text)[0].name
-    return {row: folder.task(name, row if len(rows) > 1 else None) for row in rows}
+    is_one = is_given("--train.steps", record.words) or is_given("--train.epochs", record.words)
+    return SETTINGS[record.setting][: 1 if is_one else None]
 
 
 def _together(problems: list[VitrailError], names: list[str], folder: "VtabFolder") -> VitrailError:
@@ -293,6 +341,7 @@ def _task(
     for row, place in places.items():
         is_begun = place.config.is_file()
         plans[row] = read_plan(place) if is_begun else _plan(start, record, text, row, str(device))
+        _refuse_other_data(plans[row], text, place)
         results[row] = (
             read_result(place.result)
             if place.result.is_file()
@@ -300,7 +349,18 @@ def _task(
         )
     best = choose_length(results)
     where = str(places[best].path.relative_to(folder.path))
-    return task_score(name, plans[best], results[best], where, *read_split(folder, name))
+    return task_score(name, plans[best], results[best], where, read_split(folder, name))
+
+
+def _refuse_other_data(plan: "Plan", text: str, place: "FinetuneFolder") -> None:
+    """A fine-tuning that was begun with other images is not the one of this task."""
+    from vitrail.config import DataConfig
+
+    wanted, found = located(DataConfig(data=f"vtab:{text}")).data, plan.config.data.data
+    if found != wanted:
+        raise UsageError(
+            f"it was begun with {found}", wanted=wanted, where=str(place.path), fix="Choose another --name."
+        )
 
 
 def _plan(start: "Start", record: "VtabRecord", text: str, row: str, device: str) -> "Plan":

@@ -97,6 +97,7 @@ def say_table(found: "Table", folder: "VtabFolder") -> None:
     for line in remarks(found):
         out.print(line, markup=False, soft_wrap=True)
     out.print(f"{folder.table}  this table; table.json beside it for programs", markup=False, soft_wrap=True)
+    out.print(f"{folder.report}  the page of this VTAB: open it", markup=False, soft_wrap=True)
 
 
 def _wide(block: "Block") -> "RichTable":

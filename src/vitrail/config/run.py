@@ -25,3 +25,5 @@ class RunConfig:
     train: TrainConfig
     start: str | None = None
     """The weights it starts from; none for fresh ones."""
+    start_fingerprint: str | None = None
+    """A hash of those weights, so that others in their place are noticed; none for runs from before it was kept."""

@@ -1,17 +1,16 @@
 """What is measured: a model on its device, and how images become its input."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
-from vitrail.config import PRESETS, Preprocessing, preset, to_json
+from vitrail.config import PRESETS, Preprocessing, preset
 from vitrail.data import Preparation
 from vitrail.errors import UsageError
 from vitrail.models import Classifier
+from vitrail.weights.fingerprint import fingerprint
 from vitrail.weights.load import Size, load_model
 
 
@@ -30,12 +29,7 @@ class Subject:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the network and its weights, whatever file they came from."""
-        found = hashlib.sha256(json.dumps(to_json(self.model.config), sort_keys=True).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            found.update(name.encode())
-            # As bytes, because numpy has no bfloat16.
-            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        return found.hexdigest()
+        return fingerprint(self.model.config, self.model.state_dict())
 
 
 def open_subject(

@@ -43,8 +43,8 @@ def start_like_trained(qkv: nn.Linear, output: nn.Linear, num_heads: int) -> Non
     so that a token first looks at tokens like itself, at near positions that is, and `W_v W_o ~ -I`.
     """
     width = output.in_features
-    look = torch.linalg.svd(_chance_and_identity(width, num_heads, _LOOK, qkv.weight))
-    copy = torch.linalg.svd(_chance_and_identity(width, 1, -_COPY, qkv.weight))
+    look = torch.linalg.svd(_chance_and_identity(width, num_heads, _LOOK, qkv.weight.device))
+    copy = torch.linalg.svd(_chance_and_identity(width, 1, -_COPY, qkv.weight.device))
     rank = width // num_heads
     with torch.no_grad():
         for weight in (qkv, output):
@@ -57,9 +57,10 @@ def start_like_trained(qkv: nn.Linear, output: nn.Linear, num_heads: int) -> Non
         output.weight.copy_((copy.S[0].sqrt()[:, None] * copy.Vh[0]).mT)
 
 
-def _chance_and_identity(width: int, count: int, share: float, like: Tensor) -> Tensor:
-    chance = torch.randn(count, width, width, device=like.device, dtype=like.dtype) * width**-0.5
-    return abs(share) * chance + share * torch.eye(width, device=like.device, dtype=like.dtype)
+def _chance_and_identity(width: int, count: int, share: float, device: torch.device) -> Tensor:
+    # Decomposed in float32, whatever the weights are kept in.
+    chance = torch.randn(count, width, width, device=device, dtype=torch.float32) * width**-0.5
+    return abs(share) * chance + share * torch.eye(width, device=device, dtype=torch.float32)
 
 
 def start_head(head: nn.Module, bias: float) -> None:

@@ -65,9 +65,14 @@ def next_commands(story: Story) -> list[tuple[str, str]]:
     )
     if story.has_diverged:
         return [check]
+    anew = (f"vitrail report {run}", "this page once more, with what there is by then")
+    if story.is_live:
+        return [anew, check]
     if story.done is None:
-        return [(f"vitrail train --resume {run}", "goes on exactly where the run stopped"), check]
+        return [(f"vitrail train --resume {run}", "goes on exactly where the run stopped"), anew, check]
     return [
+        (f"vitrail evaluate {run} --data FOLDER", "how good it is on other images"),
+        (f"vitrail report {run} OTHER_RUN", "two runs beside each other: settings, curves, the images they differ on"),
         (f"vitrail info {run}", "what the network is and costs, layer by layer"),
         *(
             [(f"vitrail convert {run} {target}", "the weights for other libraries, compared bit by bit")]

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ _MOST_POINTS = 400
 _MOST_STRIPS = 120
 _FEW = 30
 _EPOCH_LABELS = 6
+_SHAPES = 7
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Line:
     name: str
     colour: str
     points: Sequence[Point]
+    shape: str = ""
+    """A path that marks it here and there, so that it is known without its colour."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Chart:
     """A value, in words."""
     tick: Callable[[float], str] = tick_text
     last_step: int
-    steps_per_epoch: float
+    steps_per_epoch: float | None
+    """None where there is not one number for all lines."""
     width: float = 480.0
     height: float = 270.0
     marks: Sequence[Mark] = ()
@@ -57,12 +61,13 @@ class Chart:
 
     def svg(self) -> str:
         """The drawing; its colours come from the style around it."""
-        lines = [Line(line.name, line.colour, thinned(line.points)) for line in self.lines if line.points]
+        lines = [replace(line, points=thinned(line.points)) for line in self.lines if line.points]
         parts = [
             f'<text class="title" x="0" y="14">{text(self.title)}</text>',
             self._legend(lines) if len(lines) > 1 else "",
             self._grid(),
             *(self._curve(line) for line in lines),
+            *(self._shapes(line, place / len(lines)) for place, line in enumerate(lines) if line.shape),
             self._star(),
             self._strips(lines),
             # Above the strips, so that the pointer finds them.
@@ -93,8 +98,12 @@ class Chart:
         for line in reversed(lines):
             parts.append(f'<text x="{right:.1f}" y="14" text-anchor="end">{text(line.name)}</text>')
             right -= 6.2 * len(line.name) + 6
-            parts.append(f'<path class="line {line.colour}" d="M{right - 16:.1f} 10h14"/>')
-            right -= 30
+            # Long enough to show how the line is broken.
+            long = 26 if line.shape else 14
+            parts.append(f'<path class="line {line.colour}" d="M{right - long - 2:.1f} 10h{long}"/>')
+            if line.shape:
+                parts.append(_shape(line, right - long / 2 - 2, 10))
+            right -= long + 16
         return "".join(parts)
 
     def _grid(self) -> str:
@@ -109,20 +118,22 @@ class Chart:
             f'<text x="{self._across(tick):.1f}" y="{ground + 16:g}" text-anchor="middle">{tick_text(tick)}</text>'
             for tick in self._x.ticks
         )
+        per_epoch = self.steps_per_epoch or 0.0
         epochs = "".join(
-            f'<path class="epoch" d="M{self._across(epoch * self.steps_per_epoch):.1f} {ground:g}v-5"/>'
-            f'<text class="epoch" x="{self._across(epoch * self.steps_per_epoch):.1f}" y="{ground + 32:g}" '
+            f'<path class="epoch" d="M{self._across(epoch * per_epoch):.1f} {ground:g}v-5"/>'
+            f'<text class="epoch" x="{self._across(epoch * per_epoch):.1f}" y="{ground + 32:g}" '
             f'text-anchor="middle">{tick_text(epoch)}</text>'
             for epoch in self._epochs()
         )
-        names = (
-            f'<text x="{_LEFT - 8:g}" y="{ground + 16:g}" text-anchor="end">step</text>'
-            f'<text class="epoch" x="{_LEFT - 8:g}" y="{ground + 32:g}" text-anchor="end">epoch</text>'
-        )
+        names = f'<text x="{_LEFT - 8:g}" y="{ground + 16:g}" text-anchor="end">step</text>'
+        if self.steps_per_epoch is not None:
+            names += f'<text class="epoch" x="{_LEFT - 8:g}" y="{ground + 32:g}" text-anchor="end">epoch</text>'
         return f'{rows}<path class="axis" d="M{_LEFT:g} {ground:g}h{across:g}"/>{steps}{epochs}{names}'
 
     def _epochs(self) -> list[float]:
         """Round epoch numbers, few enough to be written beside each other."""
+        if self.steps_per_epoch is None:
+            return []
         whole = self.last_step / self.steps_per_epoch
         step = max(1.0, round_step(whole / _EPOCH_LABELS)) if whole >= 1 else round_step(whole / 3)
         step = round(step) if step > 1 else step
@@ -138,8 +149,14 @@ class Chart:
         places = [(self._across(step), self._down(value)) for step, value in line.points]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4"/>' for x, y in places)
-        points = f'<g class="dots {line.colour}">{dots}</g>' if len(places) <= _FEW else ""
+        points = f'<g class="dots {line.colour}">{dots}</g>' if len(places) <= _FEW and not line.shape else ""
         return f'<path class="line {line.colour}" d="M{path}"/>{points}'
+
+    def _shapes(self, line: Line, shift: float) -> str:
+        """Marks at even distances, each line's at places of its own."""
+        count = min(_SHAPES, len(line.points))
+        places = {min(int((place + shift) / count * len(line.points)), len(line.points) - 1) for place in range(count)}
+        return "".join(_shape(line, self._across(line.points[at][0]), self._down(line.points[at][1])) for at in places)
 
     def _star(self) -> str:
         if self.star is None:
@@ -167,12 +184,17 @@ class Chart:
         )
 
     def _told(self, step: float, lines: list[Line]) -> str:
-        told = [f"step {step:,.0f}, epoch {step / self.steps_per_epoch:.2f}"]
+        epoch = "" if self.steps_per_epoch is None else f", epoch {step / self.steps_per_epoch:.2f}"
+        told = [f"step {step:,.0f}{epoch}"]
         for line in lines:
             before = bisect_right([where for where, _ in line.points], step)
             if before:
                 told.append(f"{text(line.name)} {self.show(line.points[before - 1][1])}")
         return "\n".join(told)
+
+
+def _shape(line: Line, x: float, y: float) -> str:
+    return f'<path class="shape {line.colour}" d="M{x:.1f} {y:.1f}{line.shape}"/>'
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:

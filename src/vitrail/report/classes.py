@@ -3,23 +3,28 @@
 import numpy as np
 
 from vitrail.data.check.words import counted, number, text
+from vitrail.report.cells import NO_CELLS, Cells
 from vitrail.report.confusion import MOST_CLASSES, heat_map, pairs_table, worst_pairs
 from vitrail.report.numbers import percent
 
 _ROWS = 1000
 
 
-def class_parts(table: np.ndarray, classes: tuple[str, ...]) -> str:
-    """The confusions, then a table of all classes."""
+def class_parts(table: np.ndarray, classes: tuple[str, ...], cells: Cells = NO_CELLS) -> str:
+    """The confusions, whose cells lead to their images, then a table of all classes."""
     pairs = worst_pairs(table)
     few = len(classes) <= MOST_CLASSES
-    words = pairs_table(pairs[:10] if few else pairs, classes) if pairs else '<p class="lead">No image is wrong.</p>'
+    listed = pairs[:10] if few else pairs
+    words = pairs_table(listed, classes, cells.link) if pairs else '<p class="lead">No image is wrong.</p>'
+    panels = cells.html if cells.panels else ""
     if few:
         # A wide map gets a line of its own.
-        shown = f'<div class="{"beside" if len(classes) <= 20 else "above"}">{heat_map(table, classes)}{words}</div>'
+        look = "beside" if len(classes) <= 20 else "above"
+        drawn = heat_map(table, classes, cells.link)
+        shown = f'<div class="{look} confusions">{drawn}<div class="told">{words}{panels}</div></div>'
     else:
         lead = f"{len(classes):,} classes are too many for a map: these are the most frequent confusions."
-        shown = f'<p class="lead">{lead}</p>{words}'
+        shown = f'<p class="lead">{lead}</p><div class="confusions"><div class="told">{words}{panels}</div></div>'
     return f"{shown}{_every_class(table, classes)}"
 
 
@@ -74,20 +79,3 @@ def _row(one: int, table: np.ndarray, share: float, classes: tuple[str, ...]) ->
         f"{precision or '<td class=n data-v=-1>never guessed</td>'}"
         f"<td>{taken}</td></tr>"
     )
-
-
-SORTING = """
-document.querySelectorAll("table.sortable").forEach(table => {
-  const body = table.tBodies[0];
-  table.querySelectorAll("th button").forEach((button, column) => button.addEventListener("click", () => {
-    const down = button.dataset.order !== "down";
-    table.querySelectorAll("th button").forEach(other => delete other.dataset.order);
-    button.dataset.order = down ? "down" : "up";
-    const value = row => row.cells[column].dataset.v ?? row.cells[column].textContent;
-    const order = (a, b) => value(a).localeCompare(value(b), undefined, {numeric: true});
-    const numbers = (a, b) => value(a) - value(b);
-    const compare = body.rows[0].cells[column].dataset.v === undefined ? order : numbers;
-    [...body.rows].sort((a, b) => down ? compare(a, b) : compare(b, a)).forEach(row => body.append(row));
-  }));
-});
-"""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vitrail.data.check.words import counted, number, text
-from vitrail.report.document import document, section
+from vitrail.report.document import Section, document
 from vitrail.report.evaluation import GENERATOR, facts_table, short_name
 from vitrail.report.numbers import percent
 
@@ -61,13 +61,13 @@ def overview_page(
     failed = "".join(
         f"<li>{text(one['model'])}: {text(one['error'].removeprefix(one['model'] + ': '))}</li>" for one in failures
     )
-    body = section("models", "Models", "", table)
-    if failed:
-        body += section("failed", "Not measured", "", f"<ul>{failed}</ul>")
-    body += section("again", "How to do it again", "", facts_table({}, context))
-    return document(
-        f"{counted(len(models), 'model')} on {text(short_name(data['data']))}", header, body, generator=GENERATOR
-    )
+    sections = [
+        Section("models", "Models", "", table),
+        *([Section("failed", "Not measured", "", f"<ul>{failed}</ul>")] if failed else []),
+        Section("again", "How to do it again", "", facts_table({}, context)),
+    ]
+    title = f"{counted(len(models), 'model')} on {text(short_name(data['data']))}"
+    return document(title, header, "", sections, generator=GENERATOR)
 
 
 def shown_value(key: str, value: float | None) -> str:

@@ -2,17 +2,21 @@
 
 import math
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from vitrail.data.check.words import number, text
+from vitrail.data.check.words import counted, number, text
 from vitrail.report.numbers import percent
 
 MOST_CLASSES = 40
 _PAIRS = 20
 _NAME = 22
 _HEIGHT = 11.0
+
+Link = Callable[[tuple[int, int]], str | None]
+"""Where the cell of (is, was taken for) leads to, if anywhere."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +43,29 @@ def worst_pairs(table: np.ndarray) -> list[Pair]:
     return sorted(found, key=lambda pair: (-pair.images, -pair.share, pair.true, pair.guess))[:_PAIRS]
 
 
-def pairs_table(pairs: list[Pair], classes: tuple[str, ...]) -> str:
+def _nowhere(_place: tuple[int, int]) -> None:
+    return None
+
+
+def pairs_table(pairs: list[Pair], classes: tuple[str, ...], link: Link = _nowhere) -> str:
     """The pairs, a line each."""
+
+    def shown(pair: Pair) -> str:
+        address = link((pair.true, pair.guess))
+        told = f"{counted(pair.images, 'image')} of {classes[pair.true]} taken for {classes[pair.guess]}"
+        images = number(pair.images)
+        return f'<a href="{address}" aria-label="{text(told)}">{images}</a>' if address else images
+
     rows = "".join(
         f"<tr><td><b>{text(classes[pair.true])}</b></td><td><b>{text(classes[pair.guess])}</b></td>"
-        f'<td class="n">{number(pair.images)}</td><td class="n">{percent(pair.share)}</td></tr>'
+        f'<td class="n">{shown(pair)}</td><td class="n">{percent(pair.share)}</td></tr>'
         for pair in pairs
     )
     heads = '<th>is<th>was taken for<th class="n">images<th class="n">of its class'
     return f'<table class="pairs"><tr>{heads}</tr>{rows}</table>'
 
 
-def heat_map(table: np.ndarray, classes: tuple[str, ...]) -> str:
+def heat_map(table: np.ndarray, classes: tuple[str, ...], link: Link = _nowhere) -> str:
     """Rows are what an image is, columns what it was taken for; the stronger, the larger the share of the row."""
     side = 38.0 if len(classes) <= 12 else 28.0 if len(classes) <= 20 else 18.0
     rows = [shortened(name, _NAME) for name in classes]
@@ -61,7 +76,12 @@ def heat_map(table: np.ndarray, classes: tuple[str, ...]) -> str:
     right = 0.72 * _width(rows[-1]) if turned else 0
     totals = table.sum(axis=1)
     cells = "".join(
-        _cell(int(row), int(column), int(table[row, column]), int(totals[row]), (left, top, side), classes)
+        _linked(
+            (int(row), int(column)),
+            link((int(row), int(column))),
+            _told((int(row), int(column)), int(table[row, column]), int(totals[row]), classes),
+            _cell((int(row), int(column)), int(table[row, column]), int(totals[row]), (left, top, side)),
+        )
         for row, column in zip(*np.nonzero(table), strict=True)
     )
     names = "".join(
@@ -79,9 +99,11 @@ def heat_map(table: np.ndarray, classes: tuple[str, ...]) -> str:
         f'<text class="epoch" x="{left + extent / 2:.1f}" y="12" text-anchor="middle">was taken for</text>'
     )
     width, height = left + extent + right + 2, top + extent + 2
+    # A picture has no parts that can be chosen.
+    role = "group" if "<a " in cells else "img"
     return (
         f'<svg class="plot matrix" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
-        f'role="img" aria-label="Confusion matrix">{lines}{cells}{names}{titles}</svg>'
+        f'role="{role}" aria-label="Confusion matrix">{lines}{cells}{names}{titles}</svg>'
     )
 
 
@@ -97,28 +119,37 @@ def shortened(name: str, columns: int) -> str:
     return f"{kept}…"
 
 
-def _cell(
-    row: int, column: int, images: int, total: int, place: tuple[float, float, float], classes: tuple[str, ...]
-) -> str:
-    left, top, side = place
+def _told(place: tuple[int, int], images: int, total: int, classes: tuple[str, ...]) -> str:
+    row, column = place
+    return (
+        f"{text(classes[row])}, taken for {'itself' if row == column else text(classes[column])}: "
+        f"{number(images)} of {number(total)} ({percent(images / total)})"
+    )
+
+
+def _linked(place: tuple[int, int], address: str | None, told: str, drawn: str) -> str:
+    if address is None:
+        return f"<g><title>{told}</title>{drawn}</g>"
+    row, column = place
+    return f'<a href="{address}" data-cell="{row} {column}"><title>{told}</title>{drawn}</a>'
+
+
+def _cell(cell: tuple[int, int], images: int, total: int, place: tuple[float, float, float]) -> str:
+    (row, column), (left, top, side) = cell, place
     share = images / total
     kind = "hit" if row == column else "miss"
     # By the root for mistakes, so that a single one is still seen.
     strength = share if row == column else math.sqrt(share)
     x, y = left + column * side, top + row * side
-    told = (
-        f"{text(classes[row])}, taken for {'itself' if row == column else text(classes[column])}: "
-        f"{number(images)} of {number(total)} ({percent(share)})"
-    )
     shown = (
         f'<text class="{"on" if strength > 0.55 else "off"}" x="{x + side / 2:.1f}" y="{y + side / 2 + 4:.1f}" '
-        f'text-anchor="middle">{images}</text>'
+        f'text-anchor="middle" aria-hidden="true">{images}</text>'
         if 7.5 * len(str(images)) < side
         else ""
     )
     return (
-        f'<g><title>{told}</title><rect class="{kind}" x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{side - 1:g}" '
-        f'height="{side - 1:g}" fill-opacity="{0.08 + 0.92 * strength:.2f}"/>{shown}</g>'
+        f'<rect class="{kind}" x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{side - 1:g}" '
+        f'height="{side - 1:g}" fill-opacity="{0.08 + 0.92 * strength:.2f}"/>{shown}'
     )
 
 

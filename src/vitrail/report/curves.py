@@ -27,6 +27,8 @@ def charts(story: Story) -> dict[str, Chart]:
     rates = [Line("learning rate", "s2", planned_rates(story))]
     speeds = [Line("images/s", "s0", points(learnt, "images_per_second"))]
     waits = [Line("waiting", "s1", points(learnt, "data_wait"))]
+    # A time limit sets the length again and again, and that disturbs nothing.
+    disturbances = [event for event in story.events if event["event"] != "length"]
     best = story.best
     star = None
     if best is not None and is_number(best.get("accuracy")):
@@ -40,17 +42,17 @@ def charts(story: Story) -> dict[str, Chart]:
             show=show,
             last_step=story.step,
             steps_per_epoch=1 / story.epoch(1),
-            marks=[Mark(step, told) for step, told in marked(story.events)],
+            marks=[Mark(step, told) for step, told in marked(disturbances)],
             **more,
         )
 
     made = {
         "loss": drawn("Loss", losses, loss_axis, lambda value: f"{value:.4g}"),
-        "accuracy": drawn("Accuracy", shares, share_axis, percent, tick=_percent_tick, star=star),
-        "learning-rate": drawn("Learning rate", rates, _from_zero, lambda value: f"{value:.3g}", **_SMALL),
-        "speed": drawn("Images per second", speeds, _from_zero, lambda value: f"{value:,.0f}", **_SMALL),
+        "accuracy": drawn("Accuracy", shares, share_axis, percent, tick=percent_tick, star=star),
+        "learning-rate": drawn("Learning rate", rates, from_zero, lambda value: f"{value:.3g}", **_SMALL),
+        "speed": drawn("Images per second", speeds, from_zero, lambda value: f"{value:,.0f}", **_SMALL),
         "data-wait": drawn(
-            "Share of time waiting for data", waits, _share_from_zero, percent, tick=_percent_tick, **_SMALL
+            "Share of time waiting for data", waits, _share_from_zero, percent, tick=percent_tick, **_SMALL
         ),
     }
     return {name: chart for name, chart in made.items() if any(line.points for line in chart.lines)}
@@ -97,7 +99,8 @@ def _listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _from_zero(values: list[float]) -> Axis:
+def from_zero(values: list[float]) -> Axis:
+    """An axis that begins at nothing."""
     return linear_axis(values, low=0.0, wanted=4)
 
 
@@ -105,7 +108,8 @@ def _share_from_zero(values: list[float]) -> Axis:
     return share_axis([*values, 0.04], low=0.0)
 
 
-def _percent_tick(value: float) -> str:
+def percent_tick(value: float) -> str:
+    """A share on an axis."""
     return f"{100 * value:.4g}%"
 
 

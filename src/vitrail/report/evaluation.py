@@ -1,6 +1,6 @@
 """The page of an evaluation: how good a model is, class by class, and how far its word can be trusted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +8,16 @@ from vitrail.data.check.words import number, text
 from vitrail.evaluate import Evaluation, Measured, MultiLabelEvaluation, confusion
 from vitrail.evaluate.metrics import Share
 from vitrail.report.again import flat
+from vitrail.report.cells import cells_of
 from vitrail.report.class_bars import class_picture
 from vitrail.report.classes import class_parts
 from vitrail.report.confusion import MOST_CLASSES, heat_map
-from vitrail.report.document import document, section
+from vitrail.report.document import Section, document
 from vitrail.report.headline import network_words
-from vitrail.report.mistakes import gallery, mistake_words
 from vitrail.report.numbers import duration, percent
-from vitrail.report.reliability import bins_table, reliability_diagram
+from vitrail.report.parts import calibration_section, figure_sections, mistakes_section, notes_section
+from vitrail.report.pictures import Pictures
+from vitrail.report.reliability import reliability_diagram
 
 GENERATOR = "vitrail evaluate"
 # A matrix of more classes would not fit into memory, nor its table into a page.
@@ -29,11 +31,11 @@ def evaluation_page(measured: Measured, record: dict[str, Any], context: dict[st
     data = context["data"]
     title = f'{text(short_name(measured.subject.name))} <span class="on">on</span> {text(short_name(data["data"]))}'
     header = f"<div><h1>{title}</h1><p>{network_words(measured.subject.model.config)}</p></div>"
-    body = "".join([_hero(measured, data["split"]), *_sections(measured), _again(record, context)])
     return document(
         f"{text(short_name(measured.subject.name))} on {text(short_name(data['data']))}",
         header,
-        body,
+        _hero(measured, data["split"]),
+        [*_sections(measured), _noted(data["notes"]), _again(record, context)],
         generator=GENERATOR,
     )
 
@@ -107,36 +109,29 @@ def _several_cards(found: MultiLabelEvaluation) -> Iterator[tuple[str, str]]:
     yield f"{found.loss:.3f}", "mean sigmoid cross-entropy"
 
 
-def _sections(measured: Measured) -> Iterator[str]:
+def _sections(measured: Measured) -> Iterator[Section]:
     found, source, predictions = measured.evaluation, measured.source, measured.predictions
+    album = Pictures(source, is_grey=measured.subject.preparation.channels == 1)
+    # Before all others, so that they are not the ones a full page leaves out.
+    mistakes = mistakes_section(measured.subject, source, predictions, album, source.name)
     if isinstance(found, Evaluation):
         drawn = pictures(measured)
-        both = f'<div class="beside">{drawn["reliability"]}{bins_table(found.calibration)}</div>'
-        yield section("calibration", "Can its word be trusted?", _trust(found), both)
         mean = f"Mean of the classes: {percent(found.class_mean)}."
-        yield section("accuracy", "Accuracy of the classes", mean, drawn["classes"])
+        yield Section("accuracy", "Accuracy of the classes", mean, drawn["classes"])
         lead, body = f"{number(found.images)} images.", ""
         if len(found.classes) <= _MOST_LISTED:
             table = confusion(predictions, source.labels.values, len(found.classes))
-            body = class_parts(table, source.classes)
+            body = class_parts(table, source.classes, cells_of(source, predictions, album, source.name))
         else:
             lead = f"{number(len(found.classes))} classes are too many for a page: result.json has all."
-        yield section("classes", "Class by class", lead, body)
+        yield Section("classes", "Class by class", lead, body)
     else:
-        yield section("classes", "Class by class", "Each class is a question of its own.", _labels(found))
-    if not predictions.right[:, 0].all():
-        is_grey = measured.subject.preparation.channels == 1
-        shots = gallery(source, predictions, is_grey=is_grey, data=source.name)
-        yield section("mistakes", "Worst mistakes", mistake_words(predictions), shots)
-
-
-def _trust(found: Evaluation) -> str:
-    calibration = found.calibration
-    return (
-        f"{number(calibration.images)} images in {len(calibration.bins)} bins of equal width. On average the model is "
-        f"{percent(calibration.confidence)} sure and {percent(calibration.accuracy)} right. On the dashed line "
-        "it would be right as often as it says."
-    )
+        yield Section("classes", "Class by class", "Each class is a question of its own.", _labels(found))
+    if mistakes is not None:
+        yield mistakes
+    if isinstance(found, Evaluation):
+        yield calibration_section(found.calibration)
+    yield from figure_sections(measured.subject, source)
 
 
 def _labels(found: MultiLabelEvaluation) -> str:
@@ -165,8 +160,12 @@ def _cell(value: float | None, shown: str) -> str:
     return '<td class="n" data-v="-1"></td>' if value is None else f'<td class="n" data-v="{value:.6g}">{shown}</td>'
 
 
-def _again(record: dict[str, Any], context: dict[str, Any]) -> str:
-    return section("again", "How to do it again", "", facts_table({name: record[name] for name in _FACTS}, context))
+def _noted(notes: Sequence[str]) -> Section:
+    return notes_section(notes, "Every file was read before the first answer, and there was nothing to note.")
+
+
+def _again(record: dict[str, Any], context: dict[str, Any]) -> Section:
+    return Section("again", "How to do it again", "", facts_table({name: record[name] for name in _FACTS}, context))
 
 
 def facts_table(record: dict[str, Any], context: dict[str, Any]) -> str:

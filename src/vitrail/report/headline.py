@@ -19,17 +19,20 @@ _TOP = 5
 def header(story: Story) -> str:
     """Recipe, data and network, and whether the run came to its end."""
     config = story.record.config
-    if story.done:
-        verdict = '<span class="verdict fine">finished</span>'
-    elif story.has_diverged:
-        verdict = f'<span class="verdict bad">diverged at step {number(story.step)}</span>'
-    else:
-        verdict = f'<span class="verdict open">at step {number(story.step)} of {number(story.steps)}</span>'
     origin = f", from the weights of <b>{text(config.start)}</b>" if config.start else ""
     return (
         f'<div><h1>{text(config.recipe)} <span class="on">on</span> {text(config.data.data)}</h1>'
-        f"<p>{verdict} &nbsp;{network_words(config.model)}{origin}</p></div>"
+        f"<p>{state(story)} &nbsp;{network_words(config.model)}{origin}</p></div>"
     )
+
+
+def state(story: Story) -> str:
+    """Whether a run came to its end, in a word."""
+    if story.done:
+        return '<span class="verdict fine">finished</span>'
+    if story.has_diverged:
+        return f'<span class="verdict bad">diverged at step {number(story.step)}</span>'
+    return f'<span class="verdict open">at step {number(story.step)} of {number(story.steps)}</span>'
 
 
 def hero(story: Story) -> str:
@@ -61,9 +64,9 @@ def selection(story: Story) -> str:
     held = counts.get("held-out")
     images = counted(held or 0, f"held-out {'training ' if config.data.held_out else ''}image")
     if story.done is None:
-        return (
-            f"The run has not come to its end, so its model has not been measured{' yet' * (not story.has_diverged)}."
-        )
+        yet = " yet" * (not story.has_diverged)
+        now = " It is being trained right now: this page shows how far it had come." if story.is_live else ""
+        return f"The run has not come to its end, so its model has not been measured{yet}.{now}"
     if story.split is None:
         return (
             "Nothing was held out and no test split was measured, so nothing here says how good the model is on "
@@ -132,17 +135,19 @@ def _cards(story: Story) -> str:
         cards.append((duration(seconds), f"of training on {text(record.device)}{in_all}"))
     if speeds := [value for _, value in points(story.training, "images_per_second")]:
         cards.append((f"{median(speeds):,.0f}", "images per second"))
-    cards.append((_short(_parameters(record.config.model)), "parameters"))
+    cards.append((short_count(parameters(record.config.model)), "parameters"))
     told = "".join(f'<div class="card"><b>{value}</b><span>{words}</span></div>' for value, words in cards)
     return f'<div class="cards">{told}</div>'
 
 
-def _parameters(config: ModelConfig) -> int:
+def parameters(config: ModelConfig) -> int:
+    """How many numbers a network learns."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in build(config).parameters())
 
 
-def _short(count: int) -> str:
+def short_count(count: int) -> str:
+    """A large number for people."""
     return f"{count / 1e6:.1f} M" if count >= 10**6 else number(count)
 
 

@@ -1,21 +1,16 @@
-"""The mistakes that cost most, each with its picture."""
+"""The mistakes that cost most, each with its picture and, where the network has attention, with where it looked."""
 
-import base64
-import io
+from collections.abc import Mapping
 
 import numpy as np
 
 from vitrail.data import Source
 from vitrail.data.check.words import counted, number, path, text
-from vitrail.data.decoding.decode import decode
-from vitrail.errors import DataError
 from vitrail.evaluate import Predictions
 from vitrail.report.numbers import percent
+from vitrail.report.pictures import Pictures
 
-_SHOWN = 20
-_SIDE = 160
-# Smaller pictures are enlarged, pixel by pixel.
-_SMALL = 80
+_SHOWN, _OPEN = 20, 12
 
 
 def worst_mistakes(predictions: Predictions) -> np.ndarray:
@@ -35,30 +30,31 @@ def mistake_words(predictions: Predictions) -> str:
     )
 
 
-def gallery(source: Source, predictions: Predictions, *, is_grey: bool, data: str) -> str:
-    """A picture with truth, guess and place for each; places are shown without the folder `data`."""
-    shots = "".join(_shot(source, predictions, int(index), is_grey, data) for index in worst_mistakes(predictions))
-    return f'<div class="shots">{shots}</div>'
+def gallery(
+    source: Source, predictions: Predictions, pictures: Pictures, data: str, looked: Mapping[int, str] | None = None
+) -> str:
+    """A picture with truth, guess and place for each; places are shown without the folder `data`.
+
+    `looked` has a second picture for some of them.
+    """
+    worst = [int(index) for index in worst_mistakes(predictions)]
+    beside = looked or {}
+    shots = [shot(source, predictions, pictures, index, data, beside.get(index, "")) for index in worst]
+    look = f"shots{' doubled' if beside else ''}"
+    first, rest = "".join(shots[:_OPEN]), "".join(shots[_OPEN:])
+    more = f"<summary>{counted(len(shots[_OPEN:]), 'more mistake')}</summary>"
+    folded = f'<details>{more}<div class="{look}">{rest}</div></details>' if rest else ""
+    return f'<div class="{look}">{first}</div>{folded}'
 
 
-def _shot(source: Source, predictions: Predictions, index: int, is_grey: bool, data: str) -> str:
+def shot(source: Source, predictions: Predictions, pictures: Pictures, index: int, data: str, beside: str = "") -> str:
+    """An image with what it is, what it was taken for, and where it lies."""
     classes = source.classes
     true = ", ".join(classes[one] for one in source.labels.classes_of(index)) or "none of the classes"
     guess, sure = classes[predictions.guesses[index, 0]], predictions.confidence[index, 0]
+    second = f'<div class="frame">{beside}</div>' if beside else ""
     return (
-        f'<figure><div class="frame">{_picture(source, index, is_grey)}</div><figcaption>'
+        f'<figure><div class="frames"><div class="frame">{pictures.of(index)}</div>{second}</div><figcaption>'
         f'<span class="truth">{text(true)}</span><span class="guess">{text(guess)} <i>{percent(float(sure))}</i></span>'
         f'<span class="path">{path(source.where(index), data)}</span></figcaption></figure>'
     )
-
-
-def _picture(source: Source, index: int, is_grey: bool) -> str:
-    try:
-        image = decode(source.read(index), "L" if is_grey else "RGB", where=source.where(index)).image
-    except DataError:
-        return '<span class="gone">no longer readable</span>'
-    look = ' class="pixels"' if max(image.size) <= _SMALL else ""
-    image.thumbnail((_SIDE, _SIDE))
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
-    return f'<img alt=""{look} src="data:image/png;base64,{base64.b64encode(file.getvalue()).decode("ascii")}">'

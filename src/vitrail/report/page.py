@@ -4,97 +4,130 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from vitrail.data.check.findings import Findings
 from vitrail.data.check.words import number, text
-from vitrail.evaluate import confusion
+from vitrail.evaluate import Predictions, confusion
+from vitrail.evaluate.calibration import calibrate
+from vitrail.evaluate.subject import Subject
 from vitrail.report.again import facts, next_commands
+from vitrail.report.cells import NO_CELLS, cells_of
 from vitrail.report.chart import Chart
 from vitrail.report.classes import class_accuracy, class_parts
 from vitrail.report.curves import explanation
-from vitrail.report.document import document, section
+from vitrail.report.document import Section, document
 from vitrail.report.events import sentences
+from vitrail.report.findings import findings_parts
 from vitrail.report.headline import header, hero, split_words
-from vitrail.report.mistakes import gallery, mistake_words
 from vitrail.report.numbers import percent
+from vitrail.report.parts import calibration_section, figure_sections, mistakes_section, notes_section
+from vitrail.report.pictures import Pictures
 from vitrail.report.story import Story
 from vitrail.report.summary import tables
 
+GENERATOR = "vitrail report"
 _WIDE = ("loss", "accuracy")
+_READ = "Every file was read before the first step, and there was nothing to note."
 
 
-def page(story: Story, charts: dict[str, Chart]) -> str:
-    """The whole document."""
+def page(
+    story: Story, charts: dict[str, Chart], subject: Subject | None = None, findings: Findings | None = None
+) -> str:
+    """The whole document; `subject` is the model that was kept, `findings` what a check of the data said."""
     config = story.record.config
     return document(
         f"{text(config.recipe)} on {text(config.data.data)}",
         header(story),
-        f"{hero(story)}{''.join(_sections(story, charts))}",
-        generator="vitrail report",
+        hero(story),
+        _sections(story, charts, subject, findings),
+        generator=GENERATOR,
     )
 
 
-def _sections(story: Story, charts: dict[str, Chart]) -> Iterator[str]:
+def _sections(
+    story: Story, charts: dict[str, Chart], subject: Subject | None, findings: Findings | None
+) -> Iterator[Section]:
     if story.summary is not None:
         first = f"What follows below is about seed {story.summary.seeds[0].seed}, whose model is kept."
         title = "Learning rates and seeds" if story.summary.rates else "Seeds"
-        yield section("whole", title, first, tables(story.summary))
-    yield _curves(story, charts)
+        yield Section("whole", title, first, tables(story.summary))
+    yield curves_section(story, charts)
     if story.metrics is not None:
-        yield from _measured(story)
+        yield from _measured(story, subject)
+    yield from figure_sections(subject, story.source)
+    yield _data(story, findings)
     yield _happened(story)
-    yield section("again", "How to do it again", _exactness(story), facts(story))
+    yield Section("again", "How to do it again", _exactness(story), facts(story))
     commands = "".join(
         f'<dt><pre class="command">{text(command)}</pre></dt><dd>{text(gives)}</dd>'
         for command, gives in next_commands(story)
     )
-    yield section("next", "What to type next", "", f'<dl class="next">{commands}</dl>')
+    yield Section("next", "What to type next", "", f'<dl class="next">{commands}</dl>')
 
 
-def _curves(story: Story, charts: dict[str, Chart]) -> str:
+def curves_section(story: Story, charts: dict[str, Chart]) -> Section:
+    """How it went, with the two charts that matter above the others."""
     if not charts:
-        return section("curves", "How it went", "The log holds no step yet.", "")
+        return Section("curves", "How it went", "The log holds no step yet.", "")
     wide = "".join(chart.svg() for name, chart in charts.items() if name in _WIDE)
     small = "".join(chart.svg() for name, chart in charts.items() if name not in _WIDE)
     body = f'<div class="charts">{wide}</div><div class="charts">{small}</div>'
-    return section("curves", "How it went", explanation(story), body)
+    return Section("curves", "How it went", explanation(story), body)
 
 
-def _measured(story: Story) -> Iterator[str]:
-    source, predictions = story.source, story.predictions
-    if source is None or predictions is None:
-        why = f" {story.left_out}" if story.left_out else ""
-        yield section(
-            "classes",
-            "Classes and mistakes",
-            f"The images that were measured cannot be shown, so this part is left out.{text(why)}",
-            "",
-        )
+def _measured(story: Story, subject: Subject | None) -> Iterator[Section]:
+    predictions, source = story.predictions, story.source
+    if predictions is None:
+        yield Section("classes", "Classes and mistakes", f"This part is left out. {text(story.left_out)}", "")
         return
-    if source.labels.is_multi:
+    data, is_multi = story.record.config.data.data, source is not None and source.labels.is_multi
+    pictures, mistakes = None, None
+    if source is not None:
+        pictures = Pictures(source, is_grey=story.record.config.model.channels == 1)
+        # Before all others, so that they are not the ones a full page leaves out.
+        mistakes = mistakes_section(subject, source, predictions, pictures, data)
+    yield _classes(story, predictions, pictures, is_multi=is_multi)
+    if mistakes is not None:
+        yield mistakes
+    if not is_multi and story.record.config.train.loss == "softmax":
+        yield calibration_section(calibrate(predictions))
+
+
+def _classes(story: Story, predictions: Predictions, pictures: Pictures | None, *, is_multi: bool) -> Section:
+    if is_multi:
         lead = "an image of this data may show several classes, so there is no one class that it is taken for."
-        yield section("classes", "Class by class", f"No confusion matrix: {lead}", "")
-    else:
-        table = confusion(predictions, source.labels.values, len(story.record.classes))
-        yield section("classes", "Class by class", _class_words(story, table), class_parts(table, story.record.classes))
-    if not predictions.right[:, 0].all():
-        config = story.record.config
-        pictures = gallery(source, predictions, is_grey=config.model.channels == 1, data=config.data.data)
-        yield section("mistakes", "Worst mistakes", mistake_words(predictions), pictures)
+        return Section("classes", "Class by class", f"No confusion matrix: {lead}", "")
+    gone = f"The images that were measured cannot be shown. {text(story.left_out)}" if story.source is None else ""
+    if story.labels is None:
+        return Section("classes", "Classes and mistakes", f"{gone} Without their labels this part is left out.", "")
+    table = confusion(predictions, story.labels, len(story.record.classes))
+    cells = NO_CELLS
+    if story.source is not None and pictures is not None:
+        cells = cells_of(story.source, predictions, pictures, story.record.config.data.data)
+    words = " ".join(filter(None, [_class_words(story, table, has_cells=bool(cells.panels)), gone]))
+    return Section("classes", "Class by class", words, class_parts(table, story.record.classes, cells))
 
 
-def _class_words(story: Story, table: np.ndarray) -> str:
+def _class_words(story: Story, table: np.ndarray, *, has_cells: bool) -> str:
     mean = float(np.nanmean(class_accuracy(table)))
-    return f"{number(int(table.sum()))} {split_words(story)} images. Mean of the classes: {percent(mean)}."
+    choose = " Choose a cell to see its images." if has_cells else ""
+    return f"{number(int(table.sum()))} {split_words(story)} images. Mean of the classes: {percent(mean)}.{choose}"
 
 
-def _happened(story: Story) -> str:
+def _data(story: Story, findings: Findings | None) -> Section:
+    notes = dict.fromkeys([*story.record.notes, *(story.source.notes if story.source is not None else ())])
+    counts = ", ".join(f"{text(name)} {number(count)}" for name, count in story.record.counts.items())
+    found = notes_section(list(notes), _READ, "" if findings is None else findings_parts(findings))
+    return Section(found.anchor, found.title, f"{counts}. {found.lead}".rstrip(), found.body)
+
+
+def _happened(story: Story) -> Section:
     told = sentences(story.events)
     if story.has_diverged:
         told.append("The loss was not finite after three returns to a checkpoint: diverged.json names the last files.")
-    told += [f"About the images: {note}" for note in (story.source.notes if story.source is not None else ())]
     if not told:
-        return section("events", "What happened", "Every update was made as planned.", "")
+        return Section("events", "What happened", "Every update was made as planned.", "")
     items = "".join(f"<li>{text(sentence)}</li>" for sentence in told)
-    return section("events", "What happened", "", f"<ul>{items}</ul>")
+    return Section("events", "What happened", "", f"<ul>{items}</ul>")
 
 
 def _exactness(story: Story) -> str:

@@ -10,6 +10,20 @@ _WIDTH, _HEIGHT = _LEFT + _SIDE + 16, _TOP + _SIDE + _BELOW + _COUNTS + 22
 _TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
+def trust_words(found: Calibration) -> str:
+    """How to read the diagram, and what it comes to."""
+    return (
+        f"{number(found.images)} images in {len(found.bins)} bins of equal width. On average the model is "
+        f"{percent(found.confidence)} sure and {percent(found.accuracy)} right. On the dashed line "
+        "it would be right as often as it says."
+    )
+
+
+def reliability_parts(found: Calibration) -> str:
+    """The diagram beside its numbers."""
+    return f'<div class="beside">{reliability_diagram(found)}{bins_table(found)}</div>'
+
+
 def reliability_diagram(found: Calibration) -> str:
     """Bars are the share that is right, and what lies between it and what the model says; below, images per bin."""
     most = max(one.images for one in found.bins)
@@ -96,4 +110,4 @@ def bins_table(found: Calibration) -> str:
         if one.images
     )
     heads = '<th>probability<th class="n">images<th class="n">said on average<th class="n">right'
-    return f"<table><tr>{heads}</tr>{rows}</table>"
+    return f'<table class="bins"><tr>{heads}</tr>{rows}</table>'

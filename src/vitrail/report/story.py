@@ -1,6 +1,5 @@
 """Everything a page tells about a run, gathered from its folder."""
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +9,10 @@ from vitrail.config import from_json
 from vitrail.data import Source
 from vitrail.errors import VitrailError
 from vitrail.evaluate import Metrics, Predictions, measure
+from vitrail.report.answers import Answers, read_answers
 from vitrail.report.reopen import reopen
 from vitrail.report.summary import Summary
+from vitrail.runtime.lock import is_held
 from vitrail.train.folder import RunFolder, RunRecord, read_run
 from vitrail.train.length import total_steps
 from vitrail.train.log import Record, read_log
@@ -32,14 +33,20 @@ class Story:
     done: Record | None
     """The last line of a run that came to its end."""
     has_diverged: bool
+    is_live: bool
+    """Whether a process is at work on it now."""
     split: str | None
     """What was measured: test, or held_out where there is no test split."""
     metrics: Metrics | None
     predictions: Predictions | None
+    labels: np.ndarray | None
+    """The class of each measured image; none where there is not one for each, or it is not known any more."""
+    digest: str | None
+    """Of the measured images, where the folder holds it."""
     source: Source | None
     """The images that were measured; none when they cannot be shown."""
     left_out: str
-    """Why there is nothing about single classes and images, where something was measured."""
+    """Why there is nothing about single images, where something was measured."""
     summary: Summary | None
     """What the run was part of; none for one that stands alone."""
 
@@ -74,16 +81,22 @@ def gather(
     done = next((line for line in reversed(log) if line["event"] == "done"), None)
     split = done.get("split") if done else None
     split = split or (None if predictions is None else "test" if "test" in record.counts else "held_out")
+    # Made just now: their labels are those of the source.
+    answers = None if predictions is None else Answers(predictions, labels=None, digest=None)
     left_out = ""
     try:
         # A run that goes on has dropped its "done", and predictions in its folder are of an earlier model.
-        if predictions is None and split is not None:
-            predictions = _read_predictions(folder.path / "predictions.npz", len(record.classes))
-        if predictions is not None and split is not None:
+        if answers is None and split is not None:
+            answers = read_answers(folder.path / "predictions.npz", len(record.classes))
+        if answers is not None and split is not None:
             source = source if source is not None else reopen(record.config, split)
-            _ensure_same(source, predictions, record.classes)
+            answers.ensure_about(source, record.classes)
     except VitrailError as error:
         source, left_out = None, str(error)
+    predictions = predictions if answers is None else answers.predictions
+    labels = None if answers is None else answers.labels
+    if source is not None and answers is not None and not source.labels.is_multi:
+        labels = source.labels.values
     return Story(
         path=folder.path,
         record=record,
@@ -93,9 +106,12 @@ def gather(
         events=[line for line in log if line["event"] not in ("train", "evaluated", "few_shot", "done")],
         done=done,
         has_diverged=done is None and (folder.path / "diverged.json").exists(),
+        is_live=done is None and is_held(folder.lock),
         split=split,
         metrics=_metrics(done, predictions, folder),
         predictions=predictions,
+        labels=labels,
+        digest=None if answers is None else answers.digest,
         source=source if predictions is not None else None,
         left_out=left_out,
         summary=summary,
@@ -107,39 +123,3 @@ def _metrics(done: Record | None, predictions: Predictions | None, folder: RunFo
         return measure(predictions)
     found = done.get("metrics") if done else None
     return None if found is None else from_json(Metrics, found, where=f"{folder.log}, metrics")
-
-
-def _read_predictions(path: Path, classes: int) -> Predictions:
-    """What `finish` of the training room wrote; damage is an error that names the file."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = Predictions(*(file[name] for name in ("guesses", "confidence", "right", "losses")))
-    except FileNotFoundError:
-        raise VitrailError("is not there any more", where=str(path)) from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise VitrailError(f"cannot be read ({error})", where=str(path)) from None
-    shape = found.guesses.shape
-    fits = len(shape) == 2 and shape[1] and found.right.shape == found.confidence.shape == shape
-    if not fits or found.losses.shape != shape[:1] or not shape[0] or found.guesses.max() >= classes:
-        raise VitrailError("holds other arrays than those of a run", where=str(path))
-    return found
-
-
-def _ensure_same(source: Source, predictions: Predictions, classes: tuple[str, ...]) -> None:
-    """Refuse images that are not those the predictions are about: numbers beside them would be wrong."""
-    came = ""
-    if len(source) != len(predictions):
-        came = f"there are {len(source):,} images now, and {len(predictions):,} were measured"
-    elif source.classes != classes:
-        came = "the classes are not those of the run"
-    elif not np.array_equal(_first_is_right(source, predictions), predictions.right[:, 0]):
-        came = "the labels are not those that were measured"
-    if came:
-        raise VitrailError(f"the data has changed since: {came}", where=f"{source.name}, {source.split}")
-
-
-def _first_is_right(source: Source, predictions: Predictions) -> np.ndarray:
-    first = predictions.guesses[:, 0]
-    if not source.labels.is_multi:
-        return source.labels.values == first
-    return np.array([int(guess) in source.labels.classes_of(index) for index, guess in enumerate(first)], dtype=bool)

@@ -1,10 +1,14 @@
-"""The page of a run and its pictures, written beside its log."""
+"""The page of a run and its pictures, written beside its log or to a place of its own."""
 
+import warnings
 from pathlib import Path
 
 from vitrail.data import Source
-from vitrail.errors import UsageError
+from vitrail.data.check.findings import Findings
+from vitrail.data.outside import ensure_outside
+from vitrail.errors import Notice, UsageError, VitrailError
 from vitrail.evaluate import Predictions, confusion
+from vitrail.evaluate.subject import Subject, open_subject
 from vitrail.report.confusion import MOST_CLASSES, heat_map
 from vitrail.report.curves import charts
 from vitrail.report.page import page
@@ -21,32 +25,55 @@ def write_report(
     predictions: Predictions | None = None,
     *,
     summary: Summary | None = None,
+    findings: Findings | None = None,
+    look_inside: bool = True,
+    out: Path | None = None,
 ) -> Path:
     """Write `report.html` and `figures/*.svg`, each whole or not at all; returns the page.
 
     `source` and `predictions` are what the run was measured on and what its model said; without them they are opened
     again from the folder's records, and a page whose data has gone says so. With a summary the page is that of the
-    whole that the run was part of, and is written to its folder.
+    whole that the run was part of, and is written to its folder. `findings` are what a check of the data said. To
+    look inside is to show where the network looked and what it has learnt, which takes some seconds. With `out`
+    nothing but that one file is written.
     """
     place = RunFolder(folder.path if summary is None else summary.path)
     figures = folder.path / "figures"
-    if figures.is_symlink():
+    if figures.is_symlink() and out is None:
         raise UsageError("is a link, and a report is never written elsewhere", where=str(figures))
     story = gather(folder, source, predictions, summary)
+    if out is not None and story.source is not None:
+        ensure_outside([story.source], out)
     drawn = charts(story)
-    for name, svg in {**{name: chart.svg() for name, chart in drawn.items()}, **_matrix(story)}.items():
-        _write(figures / f"{name}.svg", picture(svg))
-    _write(place.report, page(story, drawn))
-    return place.report
+    whole = page(story, drawn, _kept_model(story, folder) if look_inside else None, findings)
+    if out is None:
+        for name, svg in {**{name: chart.svg() for name, chart in drawn.items()}, **_matrix(story)}.items():
+            write_page(figures / f"{name}.svg", picture(svg))
+    write_page(out or place.report, whole)
+    return out or place.report
+
+
+def write_page(path: Path, content: str) -> None:
+    """Write a file, whole or not at all."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(content, encoding="utf-8")
+
+
+def _kept_model(story: Story, folder: RunFolder) -> Subject | None:
+    """The model, once the run has come to its end; a page without it lacks a few pictures and nothing else."""
+    if story.done is None or not folder.model.is_dir():
+        return None
+    with warnings.catch_warnings():
+        # What is worth noting was noted when it was trained.
+        warnings.simplefilter("ignore", Notice)
+        try:
+            return open_subject(folder.model)
+        except VitrailError:
+            return None
 
 
 def _matrix(story: Story) -> dict[str, str]:
-    source, predictions, classes = story.source, story.predictions, story.record.classes
-    if source is None or predictions is None or source.labels.is_multi or len(classes) > MOST_CLASSES:
+    predictions, labels, classes = story.predictions, story.labels, story.record.classes
+    if predictions is None or labels is None or len(classes) > MOST_CLASSES:
         return {}
-    return {"confusion": heat_map(confusion(predictions, source.labels.values, len(classes)), classes)}
-
-
-def _write(path: Path, content: str) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_text(content, encoding="utf-8")
+    return {"confusion": heat_map(confusion(predictions, labels, len(classes)), classes)}

@@ -16,6 +16,25 @@ except ImportError:  # Windows has no such locks; two processes that write one t
 _HELD: set[str] = set()
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock file now; nothing is written."""
+    if os.path.realpath(path) in _HELD:
+        return True
+    if fcntl is None:
+        return False
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 @contextmanager
 def only_one(path: Path, *, busy: str) -> Iterator[None]:
     """Hold the lock file `path`; a process that finds it held gets a UsageError. A dead process holds nothing."""
@@ -29,12 +48,8 @@ def only_one(path: Path, *, busy: str) -> Iterator[None]:
     except OSError as error:
         raise DiskError(f"could not be written ({error.strerror})", where=str(path)) from None
     try:
-        if fcntl is not None:
-            try:
-                # Not flock, which worker processes would inherit and hold when this one is killed.
-                fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UsageError(busy, fix="Wait for it, or stop it.") from None
+        if not _takes(handle, path):
+            raise UsageError(busy, fix="Wait for it, or stop it.")
         _HELD.add(place)
         yield
         with contextlib.suppress(OSError):
@@ -42,3 +57,15 @@ def only_one(path: Path, *, busy: str) -> Iterator[None]:
     finally:
         _HELD.discard(place)
         os.close(handle)
+
+
+def _takes(handle: int, path: Path) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        # Not flock, which worker processes would inherit and hold when this one is killed.
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Who held it may have removed the file after it was opened here; the next one would then hold another.
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except OSError:
+        return False

@@ -41,7 +41,7 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
         if is_first:
             model.metrics = {**model.metrics, split: finite(to_json(metrics))}
             write_checkpoint(from_model(model), folder.model, "vitrail")
-            _write_predictions(folder, predictions)
+            _write_predictions(folder, predictions, source)
     log.write(
         {
             "event": "done",
@@ -55,7 +55,10 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
     return Outcome(split, metrics, predictions, source)
 
 
-def _write_predictions(folder: RunFolder, predictions: Predictions) -> None:
-    """`predictions.npz`: what the model said about each image, in the order of the split."""
+def _write_predictions(folder: RunFolder, predictions: Predictions, source: Source) -> None:
+    """`predictions.npz`: what the model said about each image, in the order of the split, and which images they are."""
+    arrays = {**vars(predictions), "digest": np.array(source.digest())}
+    if not source.labels.is_multi:
+        arrays["labels"] = source.labels.values
     with atomic_file(folder.path / "predictions.npz") as temporary, temporary.open("wb") as file:
-        np.savez(file, **vars(predictions))
+        np.savez(file, **arrays)

@@ -89,6 +89,8 @@ class RunRecord:
     """What a person typed."""
     versions: dict[str, Any]
     device: str
+    notes: tuple[str, ...] = ()
+    """What was noted about the images when they were opened and read."""
 
 
 def write_record(folder: RunFolder, record: RunRecord) -> None:

@@ -33,11 +33,13 @@ class Muon(torch.optim.Optimizer):
         self._momentum = momentum
         self._rest = torch.optim.AdamW([group for group in groups if not group["matrices"]], **adam)
         super().__init__(list(groups), {})
-        self._rest.state = self.state
         self.found_inf = torch.zeros((), device=groups[0]["params"][0].device)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        # Each time, because loading a state dict makes other dictionaries of both.
+        self._rest.state = self.state
+        self._rest.param_groups = [group for group in self.param_groups if not group["matrices"]]
         self._rest.found_inf = self.found_inf  # type: ignore[attr-defined]
         self._rest.step()
         moves = (self.found_inf == 0).float()

@@ -2,13 +2,14 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from vitrail.config import RunConfig, to_json
-from vitrail.errors import UsageError
+from vitrail.config import ModelConfig, RunConfig, from_json, to_json
+from vitrail.errors import UsageError, VitrailError
 from vitrail.models import Classifier, build
 from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
@@ -33,6 +34,7 @@ from vitrail.train.sources import Checking, RunData, open_run_data
 from vitrail.train.spreading import Placement
 from vitrail.weights.adapt import adapt, with_classes
 from vitrail.weights.checkpoint import Checkpoint, to_model
+from vitrail.weights.fingerprint import fingerprint
 from vitrail.weights.load import read_checkpoint
 
 
@@ -89,6 +91,7 @@ def _write_beginning(session: Session, folder: RunFolder) -> None:
             command=command_line(),
             versions=versions(),
             device=device_name(session.device),
+            notes=_notes(session.data),
         ),
     )
 
@@ -129,7 +132,7 @@ def resume(
     found = newest_of_all(folder, processes)
     with processes.together():
         # Killed before its first checkpoint: the config is all there is, and all that is needed.
-        model = first_model(config, data.train.classes) if found is None else build(config.model)
+        model = first_model(config, data.train.classes) if found is None else _unstarted(config.model)
         progress = _first_progress(config, data, device, processes)
         set_determinism(config)
     session = Session(config, model, data, progress, device, objective, placement)
@@ -192,7 +195,7 @@ def _ensure_classes(record: RunRecord, data: RunData) -> None:
 def _take_over(session: Session, found: checkpoints.Checkpoint, record: RunRecord, allowed: Allowed) -> None:
     """The tensors and the progress of a checkpoint, for the processes there are now."""
     config, data, first = session.config, session.data, session.progress
-    changes = differences(found.state.get("config"), to_json(config))
+    changes = differences(_filled(found.state.get("config")), to_json(config))
     if session.digest != found.state.get("data"):
         changes += differences(list(record.classes), list(data.train.classes), "classes")
         then, now = _counted(record.counts), _counted(counts(data))
@@ -214,6 +217,13 @@ def _take_over(session: Session, found: checkpoints.Checkpoint, record: RunRecor
         session.progress = replace(session.progress, steps=first.steps, micro_batch=first.micro_batch)
         return
     _settle_pieces(session, found.state.get("processes", 1), allowed.micro_batch)
+
+
+def _filled(stored: Any) -> Any:
+    """The config in a checkpoint, with the defaults of what its version did not have yet."""
+    with suppress(VitrailError):
+        return to_json(from_json(RunConfig, stored, where="a checkpoint"))
+    return stored
 
 
 def _settle_pieces(session: Session, processes_then: int, asked: int | None) -> None:
@@ -250,9 +260,24 @@ def counts(data: RunData) -> dict[str, int]:
     return {name: len(source) for name, source in splits.items() if source is not None}
 
 
+def _notes(data: RunData) -> tuple[str, ...]:
+    """What the sources say of their images, each thing once."""
+    sources = [source for source in (data.train, data.held_out, data.test) if source is not None]
+    return tuple(dict.fromkeys(note for source in sources for note in source.notes))
+
+
 def _counted(found: dict[str, Any]) -> str:
     held_out = f" and {found['held-out']:,} held out" if "held-out" in found else ""
     return f"{found.get('train', 0):,} training images{held_out}"
+
+
+def _unstarted(config: ModelConfig) -> Classifier:
+    """A network whose weights are about to be replaced, so that none are started."""
+    with torch.device("meta"):
+        model = build(config)
+    model = model.to_empty(device="cpu")
+    model.fill_fixed_tables()
+    return model
 
 
 def first_model(config: RunConfig, classes: tuple[str, ...]) -> Classifier:
@@ -261,7 +286,14 @@ def first_model(config: RunConfig, classes: tuple[str, ...]) -> Classifier:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(word(config.train.seed, Purpose.WEIGHTS, 0, 0))
             return build(config.model)
-    found = adapted(read_checkpoint(config.start), classes, config.model.image_size)
+    stored = read_checkpoint(config.start)
+    if config.start_fingerprint not in (None, fingerprint(stored.config, stored.state)):
+        raise UsageError(
+            "the weights there are no longer those that this was planned with",
+            where=config.start,
+            fix="Put them back, or begin anew under another --name.",
+        )
+    found = adapted(stored, classes, config.model.image_size)
     return to_model(replace(found, config=config.model), config.start)
 
 

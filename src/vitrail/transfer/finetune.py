@@ -51,7 +51,7 @@ class Finetuning:
 
     def run(self) -> Result:
         """Sweep, choose, train on everything, and write the result; raises `Stopped` when a signal came."""
-        with self._nothing_left_of_nothing(), self._held(), self._stoppable():
+        with self._held(), self._nothing_left_of_nothing(), self._stoppable():
             trials = [self._trial(run) for run in sweep_runs(self.plan)]
             chosen = choose_rate(trials).lr if trials else self.plan.rates[0]
             planned = final_runs(self.plan, chosen)

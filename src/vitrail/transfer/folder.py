@@ -8,7 +8,7 @@ from typing import Any
 
 from vitrail.config import to_json
 from vitrail.errors import UsageError
-from vitrail.report import write_report
+from vitrail.report import Summary, write_report
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.runtime.json_text import json_text
 from vitrail.train.finish import Outcome
@@ -99,6 +99,11 @@ def write_page(folder: FinetuneFolder, result: Result, outcome: Outcome | None =
     first = folder.run(result.seeds[0].folder)
     if not first.report.is_file():
         return
-    record = _read_record(folder)
     source, predictions = (outcome.source, outcome.predictions) if outcome else (None, None)
-    write_report(first, source, predictions, summary=summary(record.plan, result, folder.path, record.command))
+    write_report(first, source, predictions, summary=summary_of(folder, result))
+
+
+def summary_of(folder: FinetuneFolder, result: Result) -> Summary:
+    """What the page of its first seed says of the whole."""
+    record = _read_record(folder)
+    return summary(record.plan, result, folder.path, record.command)

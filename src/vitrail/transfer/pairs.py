@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,15 @@ def joined_pairs(before: Sequence[Pair], now: Sequence[Pair]) -> tuple[Pair, ...
     """A table may grow: what was asked for before stays, and what is asked for again is as it is asked for now."""
     pairs = {(pair.model, pair.data): pair for pair in (*before, *now)}
     return tuple(pairs.values())
+
+
+def as_named_before(before: Sequence[Pair], now: Sequence[Pair]) -> tuple[Pair, ...]:
+    """A model keeps the name that it has in a table, whatever other models are asked for beside it this time."""
+    names = {pair.plan.config.start: pair.model for pair in reversed(before) if pair.plan is not None}
+    return tuple(
+        pair if pair.plan is None else replace(pair, model=names.get(pair.plan.config.start, pair.model))
+        for pair in now
+    )
 
 
 def has_real(pair: Pair) -> bool:

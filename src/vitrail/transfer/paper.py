@@ -17,7 +17,7 @@ class Score:
     data: str
     mean: float
     std: float | None = None
-    """Over three runs, where the paper prints it."""
+    """Over three runs; none where only the mean is known here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,10 @@ TABLE_5: tuple[PaperRow, ...] = tuple(
     for pretrained_on, columns in _TABLE_5_VALUES.items()
 )
 
-HOW = "Table 5 was measured at 384 px; Table 2 too, but for ImageNet at 512 px (518 for ViT-H/14), weights averaged."
+HOW = (
+    "Table 5 was measured at 384 px; the ViTs of Table 2 too, but for ImageNet at 512 px (518 for ViT-H/14), weights "
+    "averaged."
+)
 _NEAREST = ("ViT-B/16", "ImageNet-21k")
 
 

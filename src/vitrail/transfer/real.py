@@ -1,6 +1,8 @@
 """ReaL accuracy of the final models of a fine-tuning, from what they said when they were measured."""
 
 import json
+import zipfile
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +77,7 @@ def _first_guesses(folder: FinetuneFolder, run: str, images: int) -> np.ndarray:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             guesses = arrays["guesses"][:, 0]
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"cannot be read ({error})", wanted="the answers of a final model", where=str(path)) from None
     if len(guesses) != images:
         raise DataError(f"there are answers for {len(guesses):,} images", wanted=f"{images:,}", where=str(path))

@@ -1,12 +1,14 @@
 """What a fine-tuning starts from: a network, adapted to its new classes and image size."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from vitrail.config import ModelConfig, Preprocessing
 from vitrail.evaluate.subject import known_preprocessing
 from vitrail.train.start import adapted
 from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.fingerprint import fingerprint
 from vitrail.weights.load import read_checkpoint
 
 
@@ -22,6 +24,11 @@ class Start:
     def image_size(self) -> tuple[int, int]:
         """Of the network as it is stored."""
         return self.checkpoint.config.image_size
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the weights as they are stored."""
+        return fingerprint(self.checkpoint.config, self.checkpoint.state)
 
     def preprocessing(self, name: str | None) -> Preprocessing:
         """The preset of this name, else what travels with the weights."""

@@ -68,8 +68,17 @@ def _rest(plan: Plan, theirs: Recipe) -> list[str]:
         augment = replace(augment, resize=config.augment.resize)
     ours = _flat(config.augment, replace(config.optim, lr=0.0), _without_warmup(config.schedule))
     paper = _flat(augment, replace(theirs.optim, lr=0.0), _without_warmup(theirs.schedule))
-    ours |= {"held out": config.data.held_out, "loss": config.train.loss, "split": config.data.split}
-    paper |= {"held out": theirs.held_out, "loss": theirs.train.loss, "split": "train"}
+    ours |= {"held out": config.data.held_out, "split": config.data.split, "bad files skipped": config.data.skip_bad}
+    paper |= {"held out": theirs.held_out, "split": "train", "bad files skipped": False}
+    for name in ("loss", "label_smoothing", "average"):
+        ours[name.replace("_", " ")] = getattr(config.train, name)
+        paper[name.replace("_", " ")] = getattr(theirs.train, name)
+    for name in ("dropout", "attention_dropout", "stochastic_depth"):
+        # A ResNet has none of them.
+        ours[name.replace("_", " ")] = getattr(config.model, name, 0.0)
+        paper[name.replace("_", " ")] = 0.0
+    ours["crop of test images"] = config.preprocessing.crop
+    paper["crop of test images"] = theirs.preprocessing.crop
     if config.train.steps is not None:
         ours["share of warm-up"] = _warmup(config.schedule, config.train.steps)
         paper["share of warm-up"] = _warmup(theirs.schedule, theirs.train.steps)

@@ -65,6 +65,10 @@ class TaskScore:
     """Test images that each accuracy counted."""
     whole: int
     """Test images that VTAB has."""
+    train: int
+    """Images to learn from, of 800."""
+    val: int
+    """Images to choose on, of 200."""
     seeds: int
     lr: float
     steps: int | None
@@ -75,7 +79,12 @@ class TaskScore:
     folder: str
     seconds: float
     less: tuple[str, ...]
-    """What of the paper's setting it had less of."""
+    """What was not as in the paper: settings, and images that were not there."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all test images of VTAB were counted, and no others."""
+        return self.images == self.whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,21 +97,21 @@ class Table:
     """Why a task has no number."""
 
     def group_mean(self, group: Group) -> float | None:
-        """The mean of a group of which every task is there."""
+        """The mean of a group of which every task is there, with all of its test images."""
         return self._mean([task.name for task in TASKS.values() if task.group == group])
 
     @property
     def mean(self) -> float | None:
-        """The mean of all 19, and of no fewer."""
+        """The mean of all 19, and of no fewer, each with all of its test images."""
         return self._mean(list(TASKS))
 
     @property
     def less(self) -> list[str]:
-        """What any task had less of than in the paper."""
+        """What was not as in the paper, of all tasks."""
         return list(dict.fromkeys(sentence for score in self.scores.values() for sentence in score.less))
 
     def _mean(self, names: Sequence[str]) -> float | None:
-        if not all(name in self.scores for name in names):
+        if not all(name in self.scores and self.scores[name].is_whole for name in names):
             return None
         return statistics.fmean(self.scores[name].accuracy for name in names)
 
@@ -141,7 +150,7 @@ def details(table: Table) -> list[tuple[str, ...]]:
         (
             name,
             f"{100 * score.accuracy:.2f}" + ("" if score.std is None else f" ± {100 * score.std:.2f}"),
-            f"{score.images:,}" + ("" if score.images == score.whole else f" of {score.whole:,}"),
+            f"{score.images:,}" + ("" if score.is_whole else f" of {score.whole:,}"),
             str(score.seeds),
             f"{score.lr:g}",
             "" if score.steps is None else f"{score.steps:,}",
@@ -160,11 +169,13 @@ def remarks(table: Table) -> list[str]:
     found = len(table.scores)
     lines = []
     if table.less:
-        lines.append(f"Less than in the paper: {'; '.join(table.less)}.")
+        lines.append(f"Not as in the paper: {'; '.join(table.less)}.")
     if any(score.split == "own split" for score in table.scores.values()):
         lines.append("Own splits: not the 1,000 images of VTAB's authors, so the paper's numbers are near, not equal.")
     if found < len(TASKS):
         lines.append(f"{found} of {len(TASKS)} tasks are there, so there is no mean of all.")
+    if parts := [name for name, score in table.scores.items() if not score.is_whole]:
+        lines.append(f"Not measured on all test images of VTAB, so that no mean counts them: {', '.join(parts)}.")
     return lines
 
 

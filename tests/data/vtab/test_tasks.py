@@ -1,13 +1,15 @@
 """All 19 tasks on small files in their real formats: labels by the rule, splits apart, nothing written beside them."""
 
 import csv
+import os
 import pickle
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.vtab.made import DEPTHS, MAKE, example, matrix, record
+from tests.data.vtab.made import DEPTHS, MAKE, example, field, matrix, record
 
 from vitrail.data import OpenOptions, open_data
 from vitrail.data.check.origin import holders, identities
@@ -19,7 +21,7 @@ from vitrail.data.vtab.open import missing_files, task_split
 from vitrail.data.vtab.tasks import GROUPS, TASKS
 from vitrail.data.vtab.tfrecord import masked_crc
 from vitrail.data.vtab.thresholds import class_of_distance
-from vitrail.errors import DataError
+from vitrail.errors import DataError, DiskError
 
 pytestmark = pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
 
@@ -179,12 +181,19 @@ def test_dmlab_reads_records(root, monkeypatch):
         (record(b"\x0a\xff\x01"), "a record is damaged (a field goes beyond its message)"),
         (record(b"\xff" * 40), "a record is damaged (a number without an end)"),
         (record(b"\x0b"), "a record is damaged (a field of kind 3)"),
+        (record(field(1, field(1, field(2, b"")))), "a record is damaged (a value without a name)"),
     ],
 )
 def test_records_that_are_none(content, reason, root, monkeypatch):
     MAKE["dmlab"](root, monkeypatch)
     (root / "dmlab" / "dmlab-train.tfrecord-00001-of-00002").write_bytes(content)
     assert reason in refusal("dmlab", root)
+
+
+def test_a_folder_is_no_record_file(root, monkeypatch):
+    MAKE["dmlab"](root, monkeypatch)
+    (root / "dmlab" / "dmlab-train.tfrecord").mkdir()
+    assert refusal("dmlab", root) == f"{root}/dmlab/dmlab-train.tfrecord: the file could not be read (Is a directory)."
 
 
 def test_sprites_are_white_on_black_in_three_channels(root, monkeypatch):
@@ -206,12 +215,79 @@ def test_sixteenths_are_those_of_the_original():
         sixteenths(np.arange(41), 40)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK no archive", b"\x93NUMPY"])
-def test_sprites_that_are_none(content, root, monkeypatch):
+@pytest.fixture
+def sprites(root, tmp_path, monkeypatch) -> Path:
+    """The file of dSprites, and a cache of its own."""
+    monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
     MAKE["dsprites-location"](root, monkeypatch)
-    path = next(root.glob(TASKS["dsprites-location"].files[0]))
-    path.write_bytes(content)
-    assert refusal("dsprites-location", root).startswith(f"{path}: the file is damaged or another one (")
+    return next(root.glob(TASKS["dsprites-location"].files[0]))
+
+
+def refused_sprites(sprites: Path, root: Path) -> None:
+    assert refusal("dsprites-location", root).startswith(f"{sprites}: the file is damaged or another one (")
+    assert not list((root.parent / "cache").rglob("*.bits"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK no archive", b"\x93NUMPY"])
+def test_sprites_that_are_none(content, root, sprites):
+    sprites.write_bytes(content)
+    refused_sprites(sprites, root)
+
+
+def test_sprites_in_another_file(root, sprites):
+    with np.load(sprites, allow_pickle=False) as arrays:
+        images, latents = arrays["imgs"], arrays["latents_classes"]
+    with sprites.open("wb") as stored:
+        np.save(stored, images)
+    refused_sprites(sprites, root)
+    np.savez(sprites, imgs=images, latents_classes=latents.astype(str))
+    refused_sprites(sprites, root)
+
+
+@pytest.mark.parametrize("entry", ["imgs.npy", "latents_classes.npy"])
+@pytest.mark.parametrize("harm", ["encrypted", "packed in another way", "damaged"])
+def test_sprites_in_an_odd_archive(harm, entry, root, sprites):
+    with zipfile.ZipFile(sprites) as archive:
+        found = archive.getinfo(entry)
+    content = bytearray(sprites.read_bytes())
+    listed = content.rindex(entry.encode()) - 46
+    if harm == "encrypted":
+        content[found.header_offset + 6] |= 1
+        content[listed + 8] |= 1
+    elif harm == "packed in another way":
+        content[found.header_offset + 8] = content[listed + 10] = 99
+    else:
+        begin = found.header_offset + 30 + len(entry) + 20
+        content[begin : begin + 8] = b"\xff" * 8
+    sprites.write_bytes(content)
+    refused_sprites(sprites, root)
+
+
+def test_sprites_that_differ_from_their_checksum(root, sprites):
+    with np.load(sprites, allow_pickle=False) as arrays:
+        images, latents = arrays["imgs"], arrays["latents_classes"]
+    # Not compressed, so that a pixel can be changed behind its back.
+    np.savez(sprites, imgs=images, latents_classes=latents)
+    content = bytearray(sprites.read_bytes())
+    content[content.index(images.tobytes()[:64])] ^= 1
+    sprites.write_bytes(content)
+    refused_sprites(sprites, root)
+
+
+def test_the_same_sprites_anew_are_the_same_data(root, sprites, tmp_path):
+    before = opened("dsprites-location", "train", root).digest()
+    other = sprites.with_name("other")
+    other.write_bytes(sprites.read_bytes())
+    os.utime(other, (1, 1))
+    other.replace(sprites)
+    assert opened("dsprites-location", "train", root).digest() == before
+    assert len(list((tmp_path / "cache" / "vtab").iterdir())) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_not_the_fault_of_the_sprites(root, sprites, tmp_path):
+    (tmp_path / "cache").write_text("no folder")
+    with pytest.raises(DiskError, match=r"cache/vtab/dsprites-.*: could not be written \("):
+        opened("dsprites-location", "train", root)
 
 
 def test_the_closest_vehicle_of_kitti(root, monkeypatch):
@@ -219,6 +295,14 @@ def test_the_closest_vehicle_of_kitti(root, monkeypatch):
     found = by_id("kitti-distance", root)
     wanted = ["up to 8 m", "8 to 20 m", "more than 20 m", "no vehicle", "no vehicle"]
     assert [found[f"{number:06d}.png"] for number in range(30)] == wanted * 6
+
+
+def test_other_files_beside_the_labels_of_kitti(root, monkeypatch):
+    MAKE["kitti-distance"](root, monkeypatch)
+    labels = root / "Kitti" / "raw" / "training" / "label_2"
+    (labels / "._000000.txt").write_bytes(b"\x00\x05\x16\x07")
+    (labels / "readme.txt").write_text("These are labels.")
+    assert sorted(by_id("kitti-distance", root)) == [f"{number:06d}.png" for number in range(30)]
 
 
 def test_no_video_of_kitti_is_in_two_pools(root, monkeypatch):
@@ -299,9 +383,11 @@ def test_a_task_from_a_folder_or_a_table_that_a_user_prepared(root, tmp_path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(b"x")
                 rows.append((str(path), str(label), split))
-    split, _ = task_split("dmlab", root=root)
+    split, notes = task_split("dmlab", root=root)
     # No val, so that a fifth of train is to choose on.
     assert (len(split.train), len(split.val), len(split.test)) == (24, 6, 12)
+    assert f"in 80 % and 20 % of train of {root / 'vtab' / 'dmlab'}, which has no val." in notes[0]
+    assert "pools of VTAB" not in notes[0]
     with (tmp_path / "mine.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
     given, _ = task_split(f"dmlab={tmp_path / 'mine.csv'}", root=tmp_path)

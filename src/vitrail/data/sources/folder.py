@@ -106,6 +106,12 @@ def split_folders(root: Path) -> dict[str, Path]:
     return homes
 
 
+def images_below(folder: Path, ignored: list[str]) -> list[str]:
+    """Every image in a folder and the folders in it, as paths relative to it, in order; other files go to `ignored`."""
+    found = _images([str(folder)], folder, ignored, [])
+    return sorted((os.path.normpath(path) for path in found), key=lambda path: (in_one_spelling(path), path))
+
+
 def _folders(root: Path) -> list[Path]:
     try:
         return [entry for entry in sorted(root.iterdir()) if entry.is_dir() and not _is_litter(entry.name)]

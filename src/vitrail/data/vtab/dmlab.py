@@ -1,5 +1,6 @@
 """DMLab: how far the nearest object is and whether it is worth taking, in the TFRecord files of VTAB's authors."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from vitrail.data.sources.slices import Slices, Stretches
 from vitrail.data.sources.strings import Strings
 from vitrail.data.vtab.pools import Listed, Pools, official
 from vitrail.data.vtab.tasks import Task
-from vitrail.data.vtab.tfrecord import examples
+from vitrail.data.vtab.tfrecord import Span, examples
 from vitrail.errors import DataError
 
 # TFDS has no names for them either: close, far and very far, each with a good or a bad object.
@@ -29,8 +30,21 @@ def _listed(task: Task, home: Path, split: str) -> Listed:
     labels: list[int] = []
     ids: list[str] = []
     for number, path in enumerate(files):
-        content = path.open("rb")
-        with content:
+        for (start, stop), name, label in _records(path):
+            places.append((number, start, stop - start))
+            labels.append(label)
+            ids.append(name)
+    file, start, size = np.array(places, dtype=np.int64).reshape(-1, 3).T.copy()
+    names = Strings(ids)
+    stretches = Stretches(files=tuple(map(str, files)), file=file, start=start, size=size)
+    source = Slices(task.name, split, _NAMES, Labels.of(labels, len(_NAMES)), stretches, names)
+    return Listed(source, names)
+
+
+def _records(path: Path) -> Iterator[tuple[Span, str, int]]:
+    """Where each image lies, its name and its label."""
+    try:
+        with path.open("rb") as content:
             for found in examples(path):
                 image, name, label = (found.get(key) for key in ("image", "filename", "label"))
                 if not isinstance(image, tuple) or not isinstance(name, tuple) or not isinstance(label, int):
@@ -42,11 +56,6 @@ def _listed(task: Task, home: Path, split: str) -> Listed:
                 if not 0 <= label < len(_NAMES):
                     raise DataError(f"a label is {label}", wanted="0 to 5", where=shown(str(path)))
                 content.seek(name[0])
-                ids.append(content.read(name[1] - name[0]).decode("utf-8", "replace"))
-                places.append((number, image[0], image[1] - image[0]))
-                labels.append(label)
-    file, start, size = np.array(places, dtype=np.int64).reshape(-1, 3).T.copy()
-    names = Strings(ids)
-    stretches = Stretches(files=tuple(map(str, files)), file=file, start=start, size=size)
-    source = Slices(task.name, split, _NAMES, Labels.of(labels, len(_NAMES)), stretches, names)
-    return Listed(source, names)
+                yield image, content.read(name[1] - name[0]).decode("utf-8", "replace"), label
+    except OSError as error:
+        raise DataError(f"the file could not be read ({error.strerror})", where=shown(str(path))) from None

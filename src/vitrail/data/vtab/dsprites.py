@@ -1,12 +1,15 @@
 """dSprites: where a shape is, and how it is turned; 737,280 images of 64x64 bits in one compressed array."""
 
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vitrail.data.sources.files import shown, state_of
+from vitrail.data.sources.files import shown
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.slices import Slices, Stretches
 from vitrail.data.sources.strings import Strings
@@ -14,7 +17,7 @@ from vitrail.data.vtab.pools import Listed, Pools, shared_out
 from vitrail.data.vtab.tasks import Task
 from vitrail.errors import DataError, notice
 from vitrail.runtime.atomic import atomic_file
-from vitrail.runtime.cache import cache_folder, cache_key
+from vitrail.runtime.cache import cache_folder
 
 _FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 _CLASSES = 16
@@ -27,13 +30,11 @@ def open_dsprites(task: Task, root: Path, download: bool) -> Pools:
     """There are no splits; 80 % are to learn from and 10 % to choose on."""
     path = root / "dsprites" / _FILE
     column, values = _ATTRIBUTES[task.name]
-    try:
+    with _reading(path):
         with np.load(path, allow_pickle=False) as arrays:
             latents = arrays["latents_classes"]
         labels = sixteenths(latents[:, column], values)
-        bits, shape = _as_bits(path)
-    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"the file is damaged or another one ({error})", where=shown(str(path))) from None
+    bits, shape = _as_bits(path)
     count = len(labels)
     if shape[0] != count:
         raise DataError(f"{shape[0]:,} images and {count:,} labels", wanted="as many", where=shown(str(path)))
@@ -61,32 +62,63 @@ def sixteenths(values: np.ndarray, count: int) -> np.ndarray:
 
 def _as_bits(path: Path) -> tuple[Path, tuple[int, ...]]:
     """The images as eight pixels a byte in our cache: a compressed array has no random access."""
-    with zipfile.ZipFile(path) as archive, archive.open("imgs.npy") as file:
-        shape, _, kind = _header(file)
+    with _reading(path), zipfile.ZipFile(path) as archive, archive.open("imgs.npy") as file:
+        shape, kind = _header(file)
         if len(shape) != 3 or kind != np.uint8 or shape[1] * shape[2] % 8:
             raise ValueError(f"imgs are {kind}{shape}")
-        target = cache_folder("vtab") / f"dsprites-{cache_key(state_of(path.stat()))}.bits"
-        pixels = shape[1] * shape[2]
-        if target.is_file() and target.stat().st_size == shape[0] * pixels // 8:
+        # By what is in it and not by when it was written, because the name is part of the digest.
+        checksum = archive.getinfo("imgs.npy").CRC
+    target = cache_folder("vtab") / f"dsprites-{checksum:08x}.bits"
+    size = shape[0] * shape[1] * shape[2] // 8
+    with suppress(OSError):
+        if target.stat().st_size == size:
             return target, shape
-        notice(f"{shown(str(path))} is unpacked once, to {shown(str(target))} ({shape[0] * pixels // 8:,} bytes).")
-        with atomic_file(target) as temporary, temporary.open("wb") as bits:
-            for start in range(0, shape[0], _IMAGES_AT_A_TIME):
-                count = min(_IMAGES_AT_A_TIME, shape[0] - start)
-                part = np.frombuffer(_exactly(file, count * pixels), np.uint8)
-                if part.max(initial=0) > 1:
-                    raise ValueError(f"a pixel is {part.max()}, wanted 0 or 1")
-                bits.write(np.packbits(part).tobytes())
+    notice(f"{shown(str(path))} is unpacked once, to {shown(str(target))} ({size:,} bytes).")
+    with atomic_file(target) as temporary, temporary.open("wb") as bits:
+        bits.writelines(_packed(path, shape))
     return target, shape
 
 
-def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _packed(path: Path, shape: tuple[int, ...]) -> Iterator[bytes]:
+    """Some images at a time; what goes wrong in here is the archive's fault and not that of the cache."""
+    pixels = shape[1] * shape[2]
+    with _reading(path), zipfile.ZipFile(path) as archive, archive.open("imgs.npy") as file:
+        _header(file)
+        for start in range(0, shape[0], _IMAGES_AT_A_TIME):
+            part = np.frombuffer(_exactly(file, min(_IMAGES_AT_A_TIME, shape[0] - start) * pixels), np.uint8)
+            if part.max(initial=0) > 1:
+                raise ValueError(f"a pixel is {part.max()}, wanted 0 or 1")
+            yield np.packbits(part).tobytes()
+        # The checksum is compared at the end.
+        if file.read(1):
+            raise ValueError("imgs are longer than they say")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What zipfile and NumPy raise for a file that is damaged, or no archive of arrays at all."""
+    try:
+        yield
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        EOFError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise DataError(f"the file is damaged or another one ({error})", where=shown(str(path))) from None
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype]:
     version = np.lib.format.read_magic(file)
     reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     shape, is_fortran, kind = reader[version](file)
     if is_fortran:
         raise ValueError("imgs are stored in columns")
-    return shape, is_fortran, kind
+    return shape, kind
 
 
 def _exactly(file: Any, size: int) -> bytes:

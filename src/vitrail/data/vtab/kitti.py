@@ -24,7 +24,8 @@ _SEED = 123
 def open_kitti(task: Task, root: Path, download: bool) -> Pools:
     """The test images have no labels, so some videos of the training images are for testing."""
     home = root / "Kitti" / "raw"
-    paths = sorted((home / "training" / "label_2").glob("*.txt"))
+    # Other names, such as the ._000000.txt that macOS leaves, are no label files.
+    paths = sorted(path for path in (home / "training" / "label_2").glob("*.txt") if path.stem.isdecimal())
     numbers = [closest_vehicle(path) for path in paths]
     names = [f"{path.stem}.png" for path in paths]
     labels = Labels.of(np.array(numbers, dtype=np.int64), len(_NAMES))

@@ -40,7 +40,7 @@ def task_split(text: str, *, root: Path | None = None, download: bool = False) -
     task, given = parse_task(text)
     place = data_root(root)
     data = given or prepared(task, place)
-    pools = _pools(task, data, place, download)
+    pools, origin = _pools(task, data, place, download)
     lists = find_lists(task, place)
     found = own_split(task, pools) if lists is None else listed_split(task, pools, *lists)
     if len(pools.learn.source.classes) != task.classes:
@@ -52,7 +52,7 @@ def task_split(text: str, *, root: Path | None = None, download: bool = False) -
     if not len(found.train) or not len(found.val) or not len(found.test):
         came = f"{len(found.train)} images to learn from, {len(found.val)} to choose on, {len(found.test)} to test on"
         raise DataError(came, wanted="some of each", where=f"vtab:{text}, {shown(str(place))}")
-    return found, _notes(task, text, f"the parts of {shown(data)}" if data else task.pools, pools, found)
+    return found, _notes(task, text, origin, pools, found)
 
 
 def parse_task(text: str) -> tuple[Task, str]:
@@ -79,7 +79,8 @@ def missing_files(task: Task, root: Path) -> list[str]:
     return [shown(str(root / pattern)) for pattern in task.files if next(root.glob(pattern), None) is None]
 
 
-def _pools(task: Task, data: str, root: Path, download: bool) -> Pools:
+def _pools(task: Task, data: str, root: Path, download: bool) -> tuple[Pools, str]:
+    """The pools, and how they were cut, in words."""
     if data:
         from vitrail.data.vtab.prepared import open_prepared
 
@@ -96,7 +97,7 @@ def _pools(task: Task, data: str, root: Path, download: bool) -> Pools:
             fix=f"It comes from {task.origin}{fetch}. Say with --data-root where it is, or put a folder of train/, "
             f"val/ and test/ with class folders at {shown(str(root / 'vtab' / task.name))}.",
         )
-    return READERS[task.name](task, root, can_download)
+    return READERS[task.name](task, root, can_download), f"the pools of VTAB ({task.pools})"
 
 
 def _notes(task: Task, text: str, origin: str, pools: Pools, found: Split) -> tuple[str, ...]:
@@ -104,7 +105,7 @@ def _notes(task: Task, text: str, origin: str, pools: Pools, found: Split) -> tu
     if found.origin == "own split":
         notes.append(
             f"vtab:{text} is our own split, because VTAB's depends on the order of TFDS: the first images by the "
-            f"SHA-256 of their ids in the pools of VTAB ({origin})."
+            f"SHA-256 of their ids in {origin}."
         )
     else:
         notes.append(f"vtab:{text}: the split is that of {found.origin}.")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vitrail.data.open import OpenOptions, open_data
+from vitrail.data.sources.files import shown
 from vitrail.data.sources.splits import MissingSplit
 from vitrail.data.vtab.pools import Pools, by_path, held_back, official
 from vitrail.data.vtab.tasks import Task
@@ -12,8 +13,8 @@ _WHOLE_PATH = 1000
 _TRAIN_PERCENT = 80
 
 
-def open_prepared(task: Task, data: str, root: Path, download: bool) -> Pools:
-    """Train and test, and val where there is one; else a fifth of train is to choose on."""
+def open_prepared(task: Task, data: str, root: Path, download: bool) -> tuple[Pools, str]:
+    """Train and test, and val where there is one, else a fifth of train to choose on; and what was done, in words."""
     train = open_data(data, "train", options=OpenOptions(root=root, download=download))
     if len(train.classes) != task.classes or train.labels.is_multi:
         raise DataError(
@@ -25,5 +26,6 @@ def open_prepared(task: Task, data: str, root: Path, download: bool) -> Pools:
     try:
         val = by_path(open_data(data, "val", options=options), _WHOLE_PATH)
     except MissingSplit:
-        return held_back(task.name, learn, _TRAIN_PERCENT, test)
-    return official(task.name, learn, val, test)
+        cut = f"{_TRAIN_PERCENT} % and {100 - _TRAIN_PERCENT} % of train"
+        return held_back(task.name, learn, _TRAIN_PERCENT, test), f"{cut} of {shown(data)}, which has no val"
+    return official(task.name, learn, val, test), f"the parts of {shown(data)}"

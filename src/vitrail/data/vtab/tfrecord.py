@@ -67,8 +67,10 @@ def _features(data: mmap.mmap, start: int, stop: int) -> dict[str, Span | int]:
     found: dict[str, Span | int] = {}
     for _, features in _spans(data, (start, stop), 1):
         for _, entry in _spans(data, features, 1):
-            key = next(_spans(data, entry, 1))[1]
-            name = data[slice(*key)].decode("utf-8")
+            key = next(_spans(data, entry, 1), None)
+            if key is None:
+                raise ValueError("a value without a name")
+            name = data[slice(*key[1])].decode("utf-8")
             for _, feature in _spans(data, entry, 2):
                 for value in _values(data, feature):
                     found[name] = value

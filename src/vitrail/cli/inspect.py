@@ -1,0 +1,268 @@
+"""`vitrail inspect`: what a model has learnt, as the figures of the paper and as numbers."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from vitrail.cli.progress import progress
+from vitrail.cli.terminal import console, print_json, printable, table
+from vitrail.config.checks import positive
+from vitrail.data.open import OpenOptions, open_data
+from vitrail.data.outside import ensure_outside
+from vitrail.data.sources.loose import ensure_not_beside, open_images
+from vitrail.data.sources.source import Part, Source
+from vitrail.data.sources.splits import MissingSplit
+from vitrail.errors import DataError, UsageError, VitrailError, choose, notice
+
+if TYPE_CHECKING:
+    import torch
+
+    from vitrail.data import Preparation
+    from vitrail.models import Classifier
+    from vitrail.report.figures import Figure
+    from vitrail.report.inspection import LeftOut
+    from vitrail.report.inspection_folder import InspectionFolder
+
+Size = int | tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """See what a model has learnt: the figures of the paper from its weights and, with images, from its attention.
+
+    Without images: filters and positions. All images count in the distances; a few of them are shown.
+    """
+
+    words: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [IMAGES ...]")]
+    """A run, a model folder, a file, hf-hub:OWNER/NAME or a name with published weights; then images or folders."""
+    data: str | None = None
+    """A data set instead of images: a folder, a .csv, a packed copy, a known name, hf:NAME or wds:SHARDS."""
+    split: str | None = None
+    """Of the data set; test if not said, or val, or train where there is nothing else."""
+    root: Annotated[Path | None, tyro.conf.arg(aliases=("--data-root",))] = None
+    """Where the files of a known data set are."""
+    limit: int | None = None
+    """Take so many images, evenly spread; the paper takes 128."""
+    show: int = 6
+    """Images that are drawn, evenly spread over all."""
+    figures: tuple[str, ...] = ()
+    """Of filters, positions, distance, figure-7, rollout, lens, maps, occlusion; all but the last two if not said."""
+    layers: tuple[int, ...] = ()
+    """Layers whose attention is taken, from 0, or from the end when negative (-1); all if not said."""
+    image_size: Size | None = None
+    """Pixels per side, or height and width, if not the model's own."""
+    preprocessing: str | None = None
+    """google, augreg or imagenet: how the images of the model were prepared, if its file does not say."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1 or mps; auto takes a CUDA GPU where there is one."""
+    out: Path | None = None
+    """The folder to write to; inspection-NAME here if not said."""
+    dpi: int = 300
+    """Dots per inch of the PNGs."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print one JSON document instead of a table."""
+
+
+def run_words(words: Sequence[str]) -> None:
+    """Run `vitrail inspect MODEL [IMAGES ...] ...`."""
+    run(tyro.cli(Options, args=list(words), prog="vitrail inspect"))
+
+
+def run(options: Options) -> None:
+    """Open model and images, make one figure after the other, and keep each as soon as it is made."""
+    from vitrail.report.inspection_folder import InspectionFolder
+    from vitrail.runtime.device import find_device
+
+    if not options.words:
+        raise UsageError("there is no model", wanted="vitrail inspect MODEL [IMAGES ...]")
+    for name in ("show", "dpi"):
+        positive(name, getattr(options, name))
+    model_name, *images = options.words
+    wanted = _wanted(options, bool(images) or options.data is not None)
+    folder = InspectionFolder((options.out or Path(_default_out(model_name))).expanduser())
+    folder.ensure_free()
+    source = _source(images, options, folder.path)
+    model, preparation = _opened(model_name, options, source is not None, find_device(options.device))
+    _ensure_layers(model, options)
+    _Work(options, model, preparation, source, folder, wanted).all()
+
+
+def _wanted(options: Options, has_images: bool) -> tuple[str, ...] | None:
+    """The figures that were asked for; none when nothing was said."""
+    from vitrail.report.inspection import FIGURES, WITHOUT_IMAGES
+
+    wanted = tuple(dict.fromkeys(choose("figure", name, FIGURES) for name in options.figures))
+    needy = [name for name in wanted if name not in WITHOUT_IMAGES]
+    if needy and not has_images:
+        raise UsageError(
+            f"there are no images for the figure {needy[0]!r}",
+            wanted="some to send through the network",
+            fix="Name files or folders behind the model, or a data set with --data.",
+        )
+    return wanted or None
+
+
+def _source(images: Sequence[str], options: Options, out: Path) -> Source | None:
+    """The images that are looked at; the folder that is written to lies outside of them."""
+    from vitrail.report.inspection import spread
+
+    if images and options.data is not None:
+        raise UsageError("there are images and --data", wanted="one of them")
+    for name in ("split", "root"):
+        if options.data is None and getattr(options, name) is not None:
+            raise UsageError(f"--{name} is of a data set, and there is none", wanted="--data beside it")
+    if images:
+        source: Source = open_images(images)
+        ensure_not_beside(images, out)
+    elif options.data is not None:
+        source = _of_data(options.data, options)
+        ensure_outside([source], out)
+    else:
+        return None
+    if not len(source):
+        raise DataError("there are no images", wanted="at least one", where=f"{source.name}, {source.split}")
+    if options.limit is not None:
+        positive("limit", options.limit)
+        source = Part(source, spread(len(source), options.limit), source.split)
+    return source
+
+
+def _of_data(data: str, options: Options) -> Source:
+    opening = OpenOptions(root=options.root)
+    if options.split is not None:
+        return open_data(data, options.split, options=opening)
+    for split in ("test", "val"):
+        try:
+            return open_data(data, split, options=opening)
+        except MissingSplit:
+            pass
+    return open_data(data, "train", options=opening)
+
+
+def _opened(
+    name: str, options: Options, has_images: bool, device: "torch.device"
+) -> "tuple[Classifier, Preparation | None]":
+    """The model; how its images are prepared has to be known only where there are some."""
+    from vitrail.evaluate.subject import open_subject
+    from vitrail.weights.load import load_model
+
+    if not has_images:
+        return load_model(name, image_size=options.image_size), None
+    subject = open_subject(name, image_size=options.image_size, preprocessing=options.preprocessing, device=device)
+    return subject.model, subject.preparation
+
+
+def _ensure_layers(model: "Classifier", options: Options) -> None:
+    """Refuse a layer that is not there before anything is written."""
+    from vitrail.inspect.looking import chosen_layers, transformer
+
+    if options.layers:
+        chosen_layers(transformer(model, "layer to choose"), options.layers)
+
+
+def _default_out(model: str) -> str:
+    name = re.sub(r"[^\w.-]+", "-", Path(model).name)[:60].strip(".-")
+    return f"inspection-{name or 'model'}"
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Figures, one after the other, and what is written and said of them."""
+
+    options: Options
+    model: "Classifier"
+    preparation: "Preparation | None"
+    source: Source | None
+    folder: "InspectionFolder"
+    wanted: tuple[str, ...] | None
+
+    def all(self) -> None:
+        """Make all; what cannot be made is told, and is an error in the end where it was asked for."""
+        from vitrail.report.figures import Figure
+
+        record: dict[str, Any] = {**self._context(), "figures": [], "left_out": []}
+        numbers: dict[str, Any] = {}
+        failed: list[VitrailError] = []
+        self.folder.begin(record)
+        try:
+            for made in self._figures():
+                if isinstance(made, Figure):
+                    record["figures"].append(self.folder.write_figure(made, self.options.dpi))
+                    numbers |= made.numbers
+                else:
+                    record["left_out"].append({"name": made.name, "reason": str(made.error)})
+                    if self.wanted is not None or isinstance(made.error, DataError):
+                        failed.append(made.error)
+        finally:
+            # Also what was made before Ctrl-C.
+            if numbers:
+                self.folder.write_numbers(numbers)
+            self.folder.write_record(record)
+            self._say(record)
+        reasons = {str(error) for error in failed}
+        for error in failed[1:]:
+            if str(error) in reasons - {str(failed[0])}:
+                notice(str(error))
+                reasons.discard(str(error))
+        if failed:
+            raise failed[0]
+
+    def _figures(self) -> "Iterator[Figure | LeftOut]":
+        from vitrail.report.inspection import each_figure
+
+        return each_figure(
+            self.model,
+            self.preparation,
+            self.source,
+            self.wanted,  # type: ignore[arg-type]
+            layers=self.options.layers or None,
+            most_shown=self.options.show,
+            progress=progress,
+        )
+
+    def _context(self) -> dict[str, Any]:
+        """What the figures are of."""
+        from vitrail.config import to_json
+        from vitrail.report.inspection_folder import FORMAT
+        from vitrail.train.folder import command_line, versions
+
+        source = self.source
+        return {
+            "format": FORMAT,
+            "command": command_line(),
+            "model": self.options.words[0],
+            "config": to_json(self.model.config),
+            "images": None if source is None else {"from": source.name, "split": source.split, "count": len(source)},
+            "folder": str(self.folder.path),
+            "versions": versions(),
+        }
+
+    def _say(self, record: dict[str, Any]) -> None:
+        if self.options.json:
+            print_json(record)
+            return
+        from rich.markup import escape
+
+        out = console()
+        images = (
+            "" if self.source is None else f" on {len(self.source):,} {'image' if len(self.source) == 1 else 'images'}"
+        )
+        out.print(f"[bold]{escape(printable(self.options.words[0]))}[/]{images}\n")
+        if record["figures"]:
+            shown = table("figure", "what was seen")
+            for one in record["figures"]:
+                shown.add_row(one["name"], escape(printable(one["seen"])))
+            out.print(shown)
+        if self.wanted is None:
+            for one in record["left_out"]:
+                out.print(f"no {one['name']}: {escape(printable(one['reason']))}")
+        if record["figures"]:
+            names = " ".join(one["name"] for one in record["figures"])
+            place = escape(printable(str(self.folder.path)))
+            out.print(f"{place}/: {names}, each as .png and .svg")
+            out.print(f"{place}/{self.folder.captions.name}: what each shows and how it is computed")
+            out.print(f"{place}/{self.folder.record.name}, {self.folder.numbers.name}: every number")

@@ -1,0 +1,49 @@
+"""The page of a model alone: what it is, where it comes from, how good it was found to be, what it has learnt."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vitrail.config import to_json
+from vitrail.data.check.words import counted, text
+from vitrail.evaluate.subject import Subject
+from vitrail.report.again import flat
+from vitrail.report.document import Section, document
+from vitrail.report.headline import network_words, parameters, short_count
+from vitrail.report.page import GENERATOR
+from vitrail.report.parts import figure_sections
+
+_CLASSES = 1000
+
+
+def model_page(subject: Subject) -> str:
+    """The whole document; without images there is nothing that only they could show."""
+    config = subject.model.config
+    name = text(Path(subject.name).resolve().name)
+    header = f"<div><h1>{name}</h1><p>{network_words(config)}, {short_count(parameters(config))} parameters</p></div>"
+    return document(name, header, "", _sections(subject), generator=GENERATOR)
+
+
+def _sections(subject: Subject) -> Iterator[Section]:
+    model = subject.model
+    if model.metrics:
+        lead = "As the model folder says; <b>vitrail evaluate</b> measures it again."
+        yield Section("results", "How good it was found to be", lead, _facts(model.metrics))
+    yield from figure_sections(subject, None)
+    if model.labels:
+        shown = ", ".join(map(text, model.labels[:_CLASSES]))
+        more = f", and {len(model.labels) - _CLASSES:,} more" if len(model.labels) > _CLASSES else ""
+        yield Section("classes", counted(len(model.labels), "class", "classes"), "", f"<p>{shown}{more}</p>")
+    yield Section("prepared", "How images are prepared for it", "", _facts(to_json(subject.preparation.preprocessing)))
+    if model.provenance:
+        yield Section("origin", "Where it comes from", "", _facts(model.provenance))
+    settings = f"<details><summary>Every setting</summary>{_facts(to_json(model.config))}</details>"
+    yield Section("network", "The network", f"Fingerprint sha256 {subject.fingerprint}", settings)
+
+
+def _facts(values: dict[str, Any]) -> str:
+    rows = "".join(
+        f'<tr><td class="path">{text(name)}</td><td class="path">{text(value)}</td></tr>'
+        for name, value in flat(values)
+    )
+    return f'<table class="facts">{rows}</table>'

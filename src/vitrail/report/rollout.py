@@ -1,0 +1,79 @@
+"""The input beside what the network attends to, as Figures 6 and 14 show it."""
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+from PIL import Image
+from scipy.ndimage import gaussian_filter
+
+from vitrail.data.check.words import counted
+from vitrail.report.figures import Figure, below, pairs, show
+from vitrail.report.glyphs import Naming
+from vitrail.report.shown import Shown
+
+_PAIRS_ACROSS = 3
+
+
+def rollout_figure(
+    weights: np.ndarray, shown: Shown, patch: tuple[int, int], read: str, layers: str = "all layers"
+) -> Figure:
+    """Pairs of pictures; `read` says whose row is followed back."""
+    pictures = shown.pictures
+    peaks = _peaks(weights)
+    masks = [overlay_mask(weight, pictures.shape[1:3], patch) for weight in weights]
+    return Figure(
+        name="rollout",
+        title="Attention from the output back to the input",
+        caption=(
+            f"For {counted(len(shown), 'image')}, the input as the network is given it and beside it the same, "
+            "bright where the answer comes from: in a trained network on what decides the class. Attention "
+            f"rollout over {layers}: the row of {read} in (A_L + I)/2 · … · (A_1 + I)/2 with A_l the attention of "
+            "layer l averaged over heads, divided by its largest value, resized (Lanczos), blurred by one patch "
+            "and used as brightness."
+        ),
+        seen=f"the strongest patch counts {_between(peaks)} times the mean of its image",
+        draw=lambda naming: _drawn(pictures, masks, shown, naming),
+        numbers={"rollout": weights.astype(np.float32)},
+        facts={"read": read, "layers": layers, "images": shown.facts(), "peak_over_mean": peaks},
+        labels=shown.named(),
+    )
+
+
+def overlay_mask(weights: np.ndarray, size: tuple[int, int], patch: tuple[int, int]) -> np.ndarray:
+    """The authors' rule for display: w / max, Lanczos to the size of the image, blurred by a patch, from 0 to 1."""
+    rows, columns = weights.shape
+    covered = (rows * patch[0], columns * patch[1])
+    scaled = Image.fromarray((weights / max(float(weights.max()), np.finfo(np.float32).tiny)).astype(np.float32))
+    large = np.asarray(scaled.resize(covered[::-1], Image.Resampling.LANCZOS))
+    # Patches may leave a rest of the image out, and those of a hybrid reach beyond it.
+    around = [(0, max(0, side - reach)) for side, reach in zip(size, covered, strict=True)]
+    whole = np.pad(large, around, mode="edge")[: size[0], : size[1]]
+    smooth = gaussian_filter(whole, sigma=patch, mode="nearest")
+    low, high = float(smooth.min()), float(smooth.max())
+    return (smooth - low) / (high - low) if high > low else np.ones_like(smooth)
+
+
+def _between(values: list[float]) -> str:
+    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _peaks(weights: np.ndarray) -> list[float]:
+    """How much more than the average patch the strongest one counts."""
+    return [float(weight.max() / weight.mean()) if weight.mean() > 0 else 0.0 for weight in weights]
+
+
+def _drawn(pictures: np.ndarray, masks: list[np.ndarray], shown: Shown, naming: Naming) -> Canvas:
+    across = min(_PAIRS_ACROSS, len(masks))
+    rows = -(-len(masks) // across)
+    tall = pictures.shape[1] / pictures.shape[2]
+    canvas, places = pairs(rows, across, tall)
+    for number, (picture, mask) in enumerate(zip(pictures, masks, strict=True)):
+        row, column = divmod(number, across)
+        left, right = places[row, 3 * column], places[row, 3 * column + 1]
+        show(left, picture)
+        show(right, picture * mask[:, :, None])
+        if row == 0:
+            left.set_title("Input", fontsize=8)
+            right.set_title("Attention", fontsize=8)
+        below(left, shown.answer(number, naming))
+    return canvas
