@@ -277,3 +277,9 @@ def test_a_model_keeps_its_name_in_a_table(capsys, source: Path, birds: Path, tr
 def test_an_equals_sign_in_a_path_is_no_data_set():
     words = ["--few-shot", "vtab:svhn=digits", "--few-shot-root", "a=b"]
     assert transfer_look.words_for(words, "digits", ["digits"]) == words
+
+
+def test_a_rate_that_leads_nowhere_gives_a_number_and_no_riddle(capsys, source: Path, birds: Path):
+    out, _ = said(capsys, 0, source, "--data", birds, *QUICK, "--steps", 4, "--lr", "1e9", "--name", "far")
+    assert "field 'loss'" not in out
+    assert "test accuracy" in out

@@ -142,7 +142,7 @@ def test_stopped_and_gone_on_with(capsys, monkeypatch):
 def test_another_command_of_the_same_name_is_refused_but_for_its_tasks(capsys, place):
     start(capsys, "--tasks", "kitti-distance")
     _, err = start(capsys, "--tasks", "kitti-distance", "--lr", 0.5, code=2)
-    assert "the VTAB of this name is another one: words" in err
+    assert 'the VTAB of this name is another one: --optim.lr: null, now ["0.5"]' in err
     make_images(place / "mine/train", per_class=4)
     make_images(place / "mine/test", per_class=2)
     # Four classes, where this task has six.

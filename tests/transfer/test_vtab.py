@@ -196,6 +196,14 @@ def asked(*tasks: str) -> VtabRecord:
     return new_record(source="m", setting="paper", tasks=tasks, words=(), root=None, download=False)
 
 
+def test_the_order_of_options_means_nothing(tmp_path: Path):
+    folder = VtabFolder(tmp_path / "v")
+    begin_vtab(folder, replace(asked("dtd"), words=("--seeds", "1", "--rates", "0.1", "0.2")))
+    begin_vtab(folder, replace(asked("dtd"), words=("--rates", "0.1", "0.2", "--seeds", "1")))
+    with pytest.raises(UsageError, match="--rates"):
+        begin_vtab(folder, replace(asked("dtd"), words=("--rates", "0.2", "0.1", "--seeds", "1")))
+
+
 def test_a_task_keeps_its_data(tmp_path: Path):
     folder = VtabFolder(tmp_path / "v")
     begin_vtab(folder, asked("svhn=/one", "dtd"))

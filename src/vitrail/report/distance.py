@@ -85,7 +85,8 @@ def draw_distance(place: Canvas | SubFigure, found: Distances) -> None:
             found.layers, mean[:, head], s=16, color=colours[head], linewidths=0, alpha=0.85, label=name, zorder=2
         )
     axes.axhline(found.uniform, color=SOFT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1, label="equal attention")
-    axes.set_ylim(0, max(found.uniform, float(mean.max())) * 1.12)
+    # A grid of one patch has no distances at all.
+    axes.set_ylim(0, max(found.uniform, float(mean.max()), 1.0) * 1.12)
     axes.set_xlim(min(found.layers) - 0.6, max(found.layers) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("Network depth (layer)")

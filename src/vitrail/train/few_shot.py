@@ -53,7 +53,7 @@ def open_few_shot(config: DataConfig, checking: Checking) -> FewShot | None:
     try:
         test = open_data(config.few_shot, "test", options=same)
     except MissingSplit:
-        test = open_data(config.few_shot, "val", options=same)
+        test = _val(config, same)
     chosen = [choose_shots(whole.labels.values, config.few_shot_shots, seed, whole.classes) for seed in range(SEEDS)]
     places = np.unique(np.concatenate(chosen))
     learn = Part(whole, places, f"{config.few_shot_shots} of each class of {whole.split}")
@@ -66,6 +66,18 @@ def open_few_shot(config: DataConfig, checking: Checking) -> FewShot | None:
         test=test,
         shots=config.few_shot_shots,
     )
+
+
+def _val(config: DataConfig, options: OpenOptions) -> Source:
+    assert config.few_shot is not None
+    try:
+        return open_data(config.few_shot, "val", options=options)
+    except MissingSplit:
+        raise DataError(
+            "there is neither a test nor a val part to measure the few-shot score on",
+            where=config.few_shot,
+            fix="Give it a folder test/ or val/ beside train/, or name other data with --few-shot.",
+        ) from None
 
 
 def score(

@@ -1,6 +1,7 @@
 """Carry out a plan: every run resumes by itself, and so does the whole."""
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -177,6 +178,9 @@ def _last_record(folder: RunFolder) -> dict[str, Any] | None:
 
 def _measured(done: dict[str, Any]) -> Measured | None:
     metrics = done["metrics"]
+    if metrics is not None and metrics["loss"] is None:
+        # JSON has no infinity; a network whose answers are not finite is as bad as can be, and was measured.
+        metrics = {**metrics, "loss": sys.float_info.max}
     return None if metrics is None else from_json(Measured, metrics, where="the log of a run")
 
 

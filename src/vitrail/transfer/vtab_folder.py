@@ -154,7 +154,9 @@ def _begin(folder: VtabFolder, record: VtabRecord) -> None:
     if folder.config.exists():
         found = read_vtab(folder)
         same = replace(record, tasks=found.tasks, root=found.root, command=found.command, versions=found.versions)
-        if changes := differences(to_json(found), to_json(replace(same, download=found.download))):
+        same = replace(same, download=found.download, words=found.words)
+        changes = differences(_options(found.words), _options(record.words))
+        if changes := changes + differences(to_json(found), to_json(same)):
             raise UsageError(
                 f"the VTAB of this name is another one: {'; '.join(changes)}",
                 where=str(folder.path),
@@ -167,6 +169,17 @@ def _begin(folder: VtabFolder, record: VtabRecord) -> None:
             "is there already and holds something else", where=str(folder.path), fix="Choose another --name."
         )
     _write(folder.config, json_text(to_json(replace(record, tasks=tasks)), indent=2))
+
+
+def _options(words: tuple[str, ...]) -> dict[str, list[str]]:
+    """Each option with what is behind it: their order means nothing."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name = word
+        found.setdefault(name, []).extend([] if word == name else [word])
+    return found
 
 
 def _refuse_other_data(folder: VtabFolder, before: tuple[str, ...], now: tuple[str, ...]) -> None:
