@@ -79,6 +79,7 @@ def test_a_restarted_launch_finds_the_run_it_began(tmp_path, monkeypatch):
     assert folder_of_this_launch(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_two_processes_train_and_one_speaks(tmp_path):
     done = vitrail("train", "vit-digits", "--steps", "4", "--name", "two", "--processes", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

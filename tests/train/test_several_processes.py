@@ -157,7 +157,7 @@ def stopped_at(step: int, ranks: int, folder: Path, settings=None, parallel: str
 @pytest.mark.parametrize(
     "stages",
     [
-        pytest.param([(2, "ddp"), (1, "ddp"), (3, "ddp")], id="2-1-3"),
+        pytest.param([(2, "ddp"), (1, "ddp"), (3, "ddp")], id="2-1-3", marks=pytest.mark.slow),
         pytest.param([(2, "ddp"), (2, "fsdp"), (2, "ddp")], id="ddp-fsdp-ddp"),
         pytest.param([(3, "fsdp"), (2, "fsdp")], id="fsdp-3-2", marks=pytest.mark.slow),
     ],
