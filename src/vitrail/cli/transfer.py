@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -206,8 +206,13 @@ class _Work:
         """Do those of the folder that are wanted, show the table as it fills, and say in the end what is missing."""
         from vitrail.evaluate.real import read_real
         from vitrail.transfer.pairs import read_pairs
+        from vitrail.transfer.whole import held, stoppable
 
-        with self._held(), self._nothing_left_of_nothing(), self._stoppable():
+        with (
+            held(self._folder, self._processes),
+            self._nothing_left_of_nothing(),
+            stoppable(self._stopping, self._folder.resume_command, between="fine-tunings"),
+        ):
             with self._processes.together():
                 record = read_pairs(self._folder)
                 real = None if record.real_labels is None else read_real(Path(record.real_labels))
@@ -314,29 +319,3 @@ class _Work:
                     for path in (*folder.path.glob("*/"), folder.path):
                         path.rmdir()
             raise
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """The lock of the whole, which the first of several processes holds for all."""
-        from vitrail.runtime.lock import only_one
-
-        with ExitStack() as held:
-            with self._processes.together():
-                if self._processes.is_first:
-                    busy = f"another process is working on {self._folder.path}"
-                    held.enter_context(only_one(self._folder.lock, busy=busy))
-            yield
-
-    @contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """A signal between two fine-tunings is heard as well as one within."""
-        from vitrail.train.stopping import Interrupted, Stopped
-
-        try:
-            with self._stopping.listening():
-                yield
-        except Interrupted:
-            raise Stopped(
-                "stopped between two fine-tunings, and everything is saved",
-                fix=f"To go on: {self._folder.resume_command}",
-            ) from None

@@ -3,7 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,6 @@ import torch
 
 from vitrail.config import DataConfig, from_json, to_json
 from vitrail.errors import UsageError
-from vitrail.runtime.lock import only_one
 from vitrail.runtime.out_of_memory import release_memory
 from vitrail.runtime.processes import ALONE
 from vitrail.train.divergence import Diverged
@@ -22,10 +21,11 @@ from vitrail.train.session import Session
 from vitrail.train.sources import Checking, open_run_data
 from vitrail.train.spreading import Placement
 from vitrail.train.start import Allowed, begin, resume
-from vitrail.train.stopping import Interrupted, Stopped, Stopping
+from vitrail.train.stopping import Stopping
 from vitrail.transfer.folder import FinetuneFolder, keep_first, write_plan
 from vitrail.transfer.plan import Plan, PlannedRun, final_runs, sweep_runs
 from vitrail.transfer.result import Final, Measured, Result, Trial, choose_rate, make_result, write_result
+from vitrail.transfer.whole import held, stoppable
 
 Train = Callable[[Session, RunFolder, PlannedRun], Outcome]
 """Trains a session to its end, and may show it: `vitrail.train.run.run` with a view around it."""
@@ -52,7 +52,11 @@ class Finetuning:
 
     def run(self) -> Result:
         """Sweep, choose, train on everything, and write the result; raises `Stopped` when a signal came."""
-        with self._held(), self._nothing_left_of_nothing(), self._stoppable():
+        with (
+            held(self.folder, self._processes),
+            self._nothing_left_of_nothing(),
+            stoppable(self._stopping, self.folder.resume_command, between="runs"),
+        ):
             trials = [self._trial(run) for run in sweep_runs(self.plan)]
             chosen = choose_rate(trials).lr if trials else self.plan.rates[0]
             planned = final_runs(self.plan, chosen)
@@ -137,16 +141,6 @@ class Finetuning:
             )
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """The lock of the whole, which the first of several processes holds for all."""
-        with ExitStack() as held:
-            with self._processes.together():
-                if self._processes.is_first:
-                    busy = f"another process is working on {self.folder.path}"
-                    held.enter_context(only_one(self.folder.lock, busy=busy))
-            yield
-
-    @contextmanager
     def _nothing_left_of_nothing(self) -> Iterator[None]:
         """A mistake that is found before the first run has begun leaves no folder."""
         try:
@@ -157,17 +151,6 @@ class Finetuning:
                 with suppress(OSError):
                     self.folder.path.rmdir()
             raise
-
-    @contextmanager
-    def _stoppable(self) -> Iterator[None]:
-        """A signal between two runs is heard as well as one within."""
-        try:
-            with self._stopping.listening():
-                yield
-        except Interrupted:
-            raise Stopped(
-                "stopped between two runs, and everything is saved", fix=f"To go on: {self.folder.resume_command}"
-            ) from None
 
 
 def _last_record(folder: RunFolder) -> dict[str, Any] | None:
