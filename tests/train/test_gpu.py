@@ -1,7 +1,9 @@
 """Training on a CUDA device: graphs compute what the plain loop does, resume is exact, and memory may run out."""
 
 import gc
+import math
 import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,6 +206,27 @@ def test_a_step_waits_for_nothing(tmp_path) -> None:
         session.step.update()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_another_thread_may_allocate_while_a_graph_is_captured(tmp_path) -> None:
+    """As the one that gets batches ready does: each of these is new memory, asked of the driver."""
+    asked = settings(compile=True, steps=10)
+    session, stopped, kept = session_of(asked, tmp_path / "run"), threading.Event(), []
+
+    def allocate() -> None:
+        while not stopped.wait(0.001) and len(kept) < 3_000:
+            kept.append(torch.empty(12 * 2**20, dtype=torch.uint8, device=CUDA))
+
+    thread = threading.Thread(target=allocate)
+    try:
+        advance(session, 3)
+        thread.start()
+        seen = advance(session, 3)
+    finally:
+        stopped.set()
+        thread.join()
+    assert len(kept) > 10
+    assert all(math.isfinite(one.loss) for one in seen)
 
 
 def test_gradients_are_added_and_not_replaced_by_graphs(tmp_path) -> None:

@@ -36,7 +36,7 @@ class GraphedStep:
             return
         if self._images is None or self._targets is None:
             self._images, self._targets = images.clone(), targets.clone()
-            with torch.cuda.graph(self._forward_backward, stream=self._side):
+            with self._capture(self._forward_backward):
                 self.plain.accumulate(self._images, self._targets)
         self._images.copy_(images)
         self._targets.copy_(targets)
@@ -48,7 +48,7 @@ class GraphedStep:
             self._aside(self.plain.update)
         else:
             if self._updates == _WARM_STEPS:
-                with torch.cuda.graph(self._update, stream=self._side):
+                with self._capture(self._update):
                     self.plain.update()
             self._update.replay()
         self._updates += 1
@@ -56,6 +56,10 @@ class GraphedStep:
     def clear(self) -> None:
         """Forget what was accumulated."""
         self.plain.clear()
+
+    def _capture(self, graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
+        """Record what this thread launches; the thread that gets the next batch ready may allocate meanwhile."""
+        return torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local")
 
     def _aside(self, work: Callable[[], None]) -> None:
         current = torch.cuda.current_stream(self.plain.device)
