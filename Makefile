@@ -11,7 +11,7 @@ demo: .venv/.installed
 	@echo "(the command lives in .venv/bin: source .venv/bin/activate puts it on your PATH)"
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile
 
 test-slow: .venv/.installed-dev
 	$(BIN)/python -m pytest -m "slow and not gpu"

@@ -1,12 +1,17 @@
 """Every test runs with the shapes in the signatures checked."""
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Every core has a worker of its own; before torch is loaded, which looks at it once.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -40,7 +40,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _own_forkserver() -> None:
-    """One that has loaded what training needs."""
+    """One that has loaded what training needs; tests of other rooms may have come between."""
     start_own_forkserver()

@@ -50,10 +50,10 @@ PROCESSES = multiprocessing.get_context("forkserver")
 
 def start_own_forkserver() -> None:
     """A server that other tests left has not loaded what training needs, and keeps to what it has."""
-    forkserver._forkserver._stop()
-    PROCESSES.set_forkserver_preload(
-        ["vitrail.train.run", "vitrail.train.start", "vitrail.weights.load", "scipy.stats"]
-    )
+    needed = ["vitrail.train.run", "vitrail.train.start", "vitrail.weights.load", "scipy.stats"]
+    if forkserver._forkserver._preload_modules != needed:
+        forkserver._forkserver._stop()
+        PROCESSES.set_forkserver_preload(needed)
 
 
 def make_images(folder: Path, per_class: int = 12, classes: tuple[str, ...] = CLASSES) -> Path:
