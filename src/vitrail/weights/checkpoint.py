@@ -1,8 +1,7 @@
 """A network at rest: its config, its tensors and the facts that travel with them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,20 +9,21 @@ from torch import Tensor
 from vitrail.config import ModelConfig, Preprocessing
 from vitrail.errors import DataError, UsageError
 from vitrail.models import Classifier, build
+from vitrail.weights.record import Described
 
 State = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Described):
     """What every reader returns and every writer takes."""
 
-    config: ModelConfig
     state: State
-    labels: tuple[str, ...] | None = None
-    preprocessing: Preprocessing | None = None
-    provenance: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+def with_tensors(described: Described, state: State) -> Checkpoint:
+    """The checkpoint of a network that a record describes."""
+    return Checkpoint(**vars(described), state=state)
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

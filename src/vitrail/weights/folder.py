@@ -1,12 +1,11 @@
 """Our own model folder: `model.safetensors` and `config.json`, so that weights never travel alone."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 from vitrail.errors import DataError
 from vitrail.runtime.atomic import atomic_folder
-from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.checkpoint import Checkpoint, with_tensors
 from vitrail.weights.layout import as_float32
 from vitrail.weights.record import METADATA_KEY, parse_json, read_record, record_text
 from vitrail.weights.safetensors_file import read_safetensors, write_safetensors
@@ -40,7 +39,7 @@ def read_folder(path: Path) -> Checkpoint:
     described = read_record(read_text(where), str(where))
     tensors, _ = read_safetensors(path / WEIGHTS_FILE)
     state = {name: as_float32(tensor, name, str(path)) for name, tensor in tensors.items()}
-    return dataclasses.replace(described, state=state)
+    return with_tensors(described, state)
 
 
 def write_folder(path: Path, checkpoint: Checkpoint) -> None:

@@ -1,6 +1,5 @@
 """Checkpoints of other torch libraries: recognised by their names, read, and written back."""
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from vitrail.config import ModelConfig, Preprocessing, VitConfig, from_json, to_
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.weights import huggingface_names, parts, timm_names, torchvision_names
-from vitrail.weights.checkpoint import Checkpoint, expected_shapes
+from vitrail.weights.checkpoint import Checkpoint, expected_shapes, with_tensors
 from vitrail.weights.layout import Entry, as_float32, read_entries, write_entries
 from vitrail.weights.library_config import Hints
 from vitrail.weights.numerics import with_numerics
-from vitrail.weights.record import METADATA_KEY, read_record, record_text
+from vitrail.weights.record import METADATA_KEY, Described, read_record, record_text
 from vitrail.weights.safetensors_file import write_safetensors
 
 
@@ -85,14 +84,14 @@ def read_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], hin
             seen = ", ".join(sorted(tensors)[:3]) or "no tensors"
             wanted = "a ViT of timm, torchvision, Hugging Face or vitrail"
             raise DataError(f"its tensors belong to no network known here (found {seen})", wanted=wanted, where=where)
-        return dataclasses.replace(described, state={name: as_float32(t, name, where) for name, t in tensors.items()})
+        return with_tensors(described, {name: as_float32(t, name, where) for name, t in tensors.items()})
     if library is HUGGINGFACE:
         tensors = huggingface_names.without_idle_pooler(tensors, where)
     if described is None:
         described = _describe(library, tensors, hints, path)
     shapes = expected_shapes(described.config)
     state = read_entries(library.entries(described.config, tensors), tensors, shapes, where)
-    return dataclasses.replace(described, state=state)
+    return with_tensors(described, state)
 
 
 def write_file(library: Library, path: Path, checkpoint: Checkpoint) -> None:
@@ -125,11 +124,10 @@ def _contents(library: Library, checkpoint: Checkpoint) -> tuple[dict[str, Tenso
     }
 
 
-def _describe(library: Library, tensors: Mapping[str, Tensor], hints: Hints, path: Path) -> Checkpoint:
+def _describe(library: Library, tensors: Mapping[str, Tensor], hints: Hints, path: Path) -> Described:
     config = library.infer(tensors, hints, str(path))
-    return Checkpoint(
+    return Described(
         config=config,
-        state={},
         labels=_labels(library, hints, config.num_classes),
         preprocessing=_preprocessing(library, hints, str(path)),
         provenance={"layout": library.name, "file": path.name},

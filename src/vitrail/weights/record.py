@@ -4,12 +4,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
-
 from vitrail.config import BitConfig, ModelConfig, Preprocessing, VitConfig, from_json, to_json
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.json_text import json_text
-from vitrail.weights.checkpoint import Checkpoint
 
 FORMAT = "vitrail/1"
 METADATA_KEY = "vitrail"
@@ -18,8 +15,19 @@ _FAMILIES: dict[str, type[VitConfig] | type[BitConfig]] = {"vit": VitConfig, "bi
 
 
 @dataclass(frozen=True, kw_only=True)
+class Described:
+    """Everything about a network but its tensors; torch is not needed to read it."""
+
+    config: ModelConfig
+    labels: tuple[str, ...] | None = None
+    preprocessing: Preprocessing | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
-    """Everything about a network but its tensors."""
+    """The same as it is written."""
 
     format: str
     family: str
@@ -30,16 +38,16 @@ class Record:
     metrics: dict[str, Any] = field(default_factory=dict)
 
 
-def record_text(checkpoint: Checkpoint) -> str:
-    """The record of a checkpoint as JSON."""
+def record_text(described: Described) -> str:
+    """The record of a network as JSON."""
     record = Record(
         format=FORMAT,
-        family="bit" if isinstance(checkpoint.config, BitConfig) else "vit",
-        model=to_json(checkpoint.config),
-        labels=checkpoint.labels,
-        preprocessing=checkpoint.preprocessing,
-        provenance=checkpoint.provenance,
-        metrics=checkpoint.metrics,
+        family="bit" if isinstance(described.config, BitConfig) else "vit",
+        model=to_json(described.config),
+        labels=described.labels,
+        preprocessing=described.preprocessing,
+        provenance=described.provenance,
+        metrics=described.metrics,
     )
     try:
         return json_text(to_json(record), indent=2) + "\n"
@@ -55,8 +63,8 @@ def parse_json(text: str, where: str) -> Any:
         raise DataError(f"is not valid JSON ({error})", where=where) from None
 
 
-def read_record(text: str, where: str) -> Checkpoint:
-    """The checkpoint that a record describes, still without tensors."""
+def read_record(text: str, where: str) -> Described:
+    """The network that a record describes."""
     values = parse_json(text, where)
     found = values.get("format") if isinstance(values, dict) else None
     if found != FORMAT:
@@ -68,10 +76,8 @@ def read_record(text: str, where: str) -> Checkpoint:
     if record.labels is not None and len(record.labels) != config.num_classes:
         came = f"there are {len(record.labels)} labels for {config.num_classes} classes"
         raise DataError(came, wanted="one label per class", where=where)
-    state: dict[str, Tensor] = {}
-    return Checkpoint(
+    return Described(
         config=config,
-        state=state,
         labels=record.labels,
         preprocessing=record.preprocessing,
         provenance=record.provenance,

@@ -1,0 +1,1 @@
+"""Labelled probabilities and features for images, from any model or exported file."""
