@@ -12,6 +12,8 @@ ROOMS = (
     "transfer",
     "report",
     "train",
+    "predict",
+    "export",
     "evaluate",
     "inspect",
     "weights",

@@ -38,6 +38,8 @@ def checkout(tmp_path, monkeypatch) -> Path:
         pytest.param("docs/training.md", marks=pytest.mark.slow),
         pytest.param("docs/evaluating.md", marks=pytest.mark.slow),
         pytest.param("docs/few-shot.md", marks=pytest.mark.slow),
+        pytest.param("docs/predicting.md", marks=pytest.mark.slow),
+        pytest.param("docs/exporting.md", marks=pytest.mark.slow),
         pytest.param("docs/reports.md", marks=pytest.mark.slow),
         pytest.param("docs/inspecting.md", marks=pytest.mark.slow),
         pytest.param("docs/vtab.md", marks=pytest.mark.slow),

@@ -10,20 +10,35 @@ if TYPE_CHECKING:
     from vitrail import weights as weights
     from vitrail.models import VisionTransformer as VisionTransformer
     from vitrail.models import create_model as create_model
+    from vitrail.predict import Predictor as Predictor
     from vitrail.weights import load_model as load_model
     from vitrail.weights import save_model as save_model
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Predictor": "vitrail.predict",
     "VisionTransformer": "vitrail.models",
     "create_model": "vitrail.models",
     "load_model": "vitrail.weights",
     "save_model": "vitrail.weights",
 }
-_ROOMS = ("config", "data", "errors", "evaluate", "inspect", "models", "recipes", "train", "weights", "zoo")
+_ROOMS = (
+    "config",
+    "data",
+    "errors",
+    "evaluate",
+    "export",
+    "inspect",
+    "models",
+    "predict",
+    "recipes",
+    "train",
+    "weights",
+    "zoo",
+)
 
-__all__ = ["VisionTransformer", "create_model", "load_model", "save_model", "weights"]
+__all__ = ["Predictor", "VisionTransformer", "create_model", "load_model", "save_model", "weights"]
 
 
 def __getattr__(name: str) -> Any:

@@ -52,7 +52,7 @@ def test_to_a_folder_and_back_bit_by_bit(capsys, fixtures: Path, tmp_path: Path,
     out = printed_by(capsys, source, folder)
     assert out.startswith(f"{folder}: layout vitrail, ")
     assert "read back: all 44 tensors bit-equal" in out
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
     out = printed_by(capsys, folder, back, "--layout", "google")
     assert out.startswith(f"{back}: layout google, ")
     assert_bit_equal(source, back)

@@ -53,7 +53,9 @@ def test_a_model_folder_with_a_new_card(hub: Hub, capsys, folder) -> None:
     assert len(pushed.messages) == 2
     card = pushed.files["README.md"].decode()
     assert yaml.safe_load(card.split("---\n")[1])["library_name"] == "vitrail"
-    assert {name: pushed.files[name] for name in before} == before
+    assert "hf-hub:me/mine" in card
+    unchanged = [name for name in before if name != "README.md"]
+    assert [pushed.files[name] for name in unchanged] == [before[name] for name in unchanged]
 
 
 def test_public_only_when_asked(hub: Hub, capsys, folder) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,19 @@ def test_what_is_no_run_gets_a_sentence(capsys) -> None:
     Path("evaluated").mkdir()
     Path("evaluated/result.json").write_text('{"format": "vitrail-evaluation/1", "command": "vitrail evaluate m"}')
     assert "Make it again: vitrail evaluate m" in fails(capsys, "evaluated")
+    for name in ("evaluated", "also"):
+        Path(name).mkdir(exist_ok=True)
+        record = {"format": "vitrail-evaluation/1", "models": [{"model": f"runs/{name}"}], "data": {"data": "my data"}}
+        Path(name, "result.json").write_text(json.dumps(record))
+    together = "vitrail evaluate runs/evaluated runs/also --data 'my data'"
+    assert together in fails(capsys, "evaluated", "also")
+    Path("seen").mkdir()
+    Path("seen/inspection.json").write_text('{"format": "vitrail-inspection/1", "command": "vitrail inspect m"}')
+    assert "is an inspection" in fails(capsys, "seen")
+    Path("runs/one/config.json").unlink()
+    assert "the config.json of this run is not there any more" in fails(capsys, "runs/one")
+    Path("notes.txt").write_text("mine")
+    assert "is no folder and no file of weights" in fails(capsys, "notes.txt")
 
 
 def test_where_it_may_be_written(capsys) -> None:
@@ -126,6 +140,61 @@ def test_nothing_is_written_into_the_data(capsys, place) -> None:
     before = sorted((place / "photos").rglob("*"))
     assert "inside the data" in fails(capsys, "run", "--out", str(place / "photos" / "train" / "page.html"))
     assert sorted((place / "photos").rglob("*")) == before
+
+
+def config_of(data: str, root: str | None = None):
+    config = run_config()
+    return replace(config, data=replace(config.data, data=data, root=root))
+
+
+@pytest.mark.parametrize("kind", ["table", "root", "unfinished", "model", "transfer"])
+def test_nothing_is_written_into_data_of_any_kind(capsys, place, kind) -> None:
+    data, root, images = str(place / "photos"), None, place / "photos" / "train" / "ant"
+    if kind == "table":
+        data = str(place / "table.csv")
+        Path(data).write_text("path,label\nphotos/train/ant/0.png,a\nphotos/train/ant/1.png,b\n", encoding="utf-8")
+    if kind == "root":
+        # As class folders of a known data set below its root.
+        data, root, images = "eurosat", str(place / "sets"), place / "sets" / "eurosat" / "2750" / "ant"
+        (place / "photos" / "train").rename(place / "train")
+        images.parent.parent.mkdir(parents=True)
+        (place / "train").rename(images.parent)
+    config = config_of(data, root)
+    if kind in ("table", "root"):
+        make_run(Path("run"), FULL, config=config)
+    elif kind == "model":
+        model = vitrail.load_model(place / "model")
+        model.provenance = {"data": data}
+        vitrail.save_model(model, "run")
+    else:
+        plan = {"config": to_json(config)}
+        record = {"format": "vitrail-finetune/1", "plan": plan, "command": "", "versions": {}}
+        if kind == "transfer":
+            record = {"format": "vitrail-transfer/1", "pairs": [{"plan": plan}, {"plan": None}]}
+        Path("run").mkdir()
+        Path("run/config.json").write_text(json.dumps(record))
+        make_run(Path("run/rate-1"), [trained(5)], config=config)
+    before = sorted(place.rglob("*"))
+    assert "it would lie inside the data" in fails(capsys, "run", "--out", str(images / "page.html"))
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_check_is_told_with_one_run_and_nothing_else(capsys) -> None:
+    for name in "ab":
+        make_run(Path(name), FULL)
+    Path("check.json").write_text("{}")
+    assert "--check is told with one run" in fails(capsys, "a", "b", "--check", "check.json")
+    vitrail.save_model(vitrail.create_model("vit-test", num_classes=3), "mine")
+    assert "--check is told with one run" in fails(capsys, "mine", "--check", "check.json")
+
+
+def test_a_model_whose_images_are_not_known_and_a_file_of_weights(capsys) -> None:
+    model = vitrail.create_model("vit-test", num_classes=3)
+    vitrail.save_model(model, "mine")
+    assert main(["report", "mine"]) == 0
+    assert "The file does not say" in read("mine.html").words
+    assert main(["report", "mine/model.safetensors"]) == 0
+    assert len(read("model.html").inside("learnt", "src")) == 2
 
 
 def test_what_a_check_found_is_told_with_the_run(capsys, place) -> None:
@@ -154,4 +223,5 @@ def test_a_model_alone(capsys) -> None:
     assert len(reader.scripts) == 1
     assert len(reader.inside("learnt", "src")) == 2
     assert sorted(Path("mine").iterdir()) == before
-    assert "is a model, and only runs" in fails(capsys, "mine", "mine.html")
+    vitrail.save_model(model, "other")
+    assert "is a model, and only runs" in fails(capsys, "mine", "other")

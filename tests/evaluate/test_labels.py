@@ -5,7 +5,7 @@ import pytest
 
 from vitrail.data import Arrays, Labels
 from vitrail.errors import DataError, Notice, UsageError
-from vitrail.evaluate.labels import ensure_named, match_classes, read_class_names
+from vitrail.evaluate.labels import ensure_named, match_classes
 
 
 def source(classes: tuple[str, ...], labels: list[int] | None = None) -> Arrays:
@@ -69,36 +69,7 @@ def test_a_part_of_them_or_other_names_are_not(names) -> None:
         match_classes(source(tuple(names)), tuple(f"word {number}" for number in range(1000)), 1000, "model")
 
 
-@pytest.mark.parametrize("content", ["cat\ndog\n", "\ufeffcat\r\ndog\r\n", "cat  \n dog\n\n\n", "cat\ndog"])
-def test_a_file_of_names(tmp_path, content) -> None:
-    (tmp_path / "names.txt").write_text(content, encoding="utf-8", newline="")
-    assert read_class_names(tmp_path / "names.txt") == ("cat", "dog")
-
-
-def test_names_are_in_one_spelling(tmp_path) -> None:
-    (tmp_path / "names.txt").write_text("e\u0301mu\n고양이\n", encoding="utf-8")
-    assert read_class_names(tmp_path / "names.txt") == ("ému", "고양이")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty; wanted a class name per line"),
-        (b" \n\n", "is empty"),
-        (b"cat\n\ndog\n", "names.txt, line 2: is empty"),
-        (b"cat\ndog\ncat\n", "line 3: 'cat' is also line 1"),
-        (b"\xff\xfe\x00", "is no text in UTF-8"),
-    ],
-)
-def test_files_that_are_no_list_of_names(tmp_path, content, message) -> None:
-    (tmp_path / "names.txt").write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        read_class_names(tmp_path / "names.txt")
-
-
-def test_a_file_of_names_that_is_not_there_or_of_another_model(tmp_path) -> None:
-    with pytest.raises(DataError, match=r"cannot be read \(No such file"):
-        read_class_names(tmp_path / "names.txt")
+def test_a_file_of_names_of_another_model(tmp_path) -> None:
     with pytest.raises(UsageError, match=r"names.txt: there are 2 class names; wanted 1,000, one for each output of m"):
         ensure_named(("a", "b"), 1000, tmp_path / "names.txt", "m")
 

@@ -56,6 +56,19 @@ def test_covers_leave_no_patch_out(sides, window) -> None:
     assert seen.all()
 
 
+@pytest.mark.parametrize("grid", [5, 14, 15, 20, 28, 30])
+def test_covers_lie_around_what_they_stand_for(grid) -> None:
+    there = covers(network(image_size=(4 * grid, 4 * grid)), 3)
+    size, cell = 4 * grid, there.cell[0]
+    for place, (top, left, bottom, right) in enumerate(there.boxes):
+        row, column = divmod(place, there.columns)
+        for low, high, middle in ((top, bottom, (row + 0.5) * cell), (left, right, (column + 0.5) * cell)):
+            assert 0 <= low < high <= size
+            # At an edge a part of it is cut off.
+            if low > 0 and high < size:
+                assert (low + high) / 2 == middle and high - low >= 12
+
+
 def test_occlusion_works_without_attention() -> None:
     bit = filled(vitrail.create_model("bit-r50x1", width=32, blocks=(1, 1, 1, 1), num_classes=2, image_size=70))
     counted = []

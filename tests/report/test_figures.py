@@ -11,17 +11,21 @@ from tests.inspect.networks import filled, network
 
 import vitrail
 from vitrail.config import Preprocessing, ResNetConfig
+from vitrail.config.figures import FIGURES
 from vitrail.data import Arrays, Labels, Preparation
+from vitrail.data.sources.parts import evenly
 from vitrail.inspect import attention_distance, attention_rollout, logit_lens
 from vitrail.report import glyphs
 from vitrail.report.distance import Distances, distance_figure
 from vitrail.report.figures import Figure, as_png, as_svg, png_caption
 from vitrail.report.glyphs import Naming, is_drawable
-from vitrail.report.inspection import FIGURES, LeftOut, each_figure, figures_of, spread
+from vitrail.report.inspection import LeftOut, each_figure, figures_of, grouped
+from vitrail.report.lens import Lens, lens_figure
 from vitrail.report.occlusion import painted
 from vitrail.report.positions import neighbour_likeness, positions_figure
 from vitrail.report.rollout import overlay_mask, rollout_figure
 from vitrail.report.shown import Shown
+from vitrail.report.three_panels import three_panels
 
 HALF = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bilinear", antialias=False)
 NAMES = ("<script>alert(1)</script>", "a $x^2$ & b", "한글", "\U0001faf6", "new\nline")
@@ -121,7 +125,7 @@ def test_names_are_text_in_svg_and_numbers_in_a_png_where_no_font_has_them(monke
     figure = rollout_figure(np.ones((5, 2, 2)), shown, (4, 4), "the class token")
     wanted = [name.replace("\n", " ") for name in NAMES]
     svg = as_svg(figure)
-    assert [one for one in texts(svg) if "%" in one] == [f"{name} 40%" for name in wanted]
+    assert [one for one in texts(svg) if "%" in one] == [f"{name}, 40%" for name in wanted]
     assert "<script>" not in svg
     assert as_png(figure, dpi=40).startswith(b"\x89PNG")
     naming = Naming(figure.labels, only_drawable=True)
@@ -143,8 +147,11 @@ def test_the_mask_is_bright_where_the_weight_is_and_as_large_as_the_image() -> N
     weights = np.full((3, 5), 0.01, np.float32)
     weights[2, 1] = 0.5
     mask = overlay_mask(weights, (12, 20), (4, 4))
-    assert mask.shape == (12, 20) and mask.min() == 0 and mask.max() == 1
+    assert mask.shape == (12, 20) and mask.min() >= 0 and mask.max() == 1
     assert np.unravel_index(mask.argmax(), mask.shape)[0] >= 8 and mask[:, 12:].max() < 0.5
+    # What is nearly flat stays so: nothing but the largest value is divided by.
+    nearly = overlay_mask(np.array([[0.9, 1.0], [0.95, 1.0]], np.float32) / 7, (8, 8), (4, 4))
+    assert nearly.min() > 0.85 and nearly.max() == 1
     # A rest that no patch covers, patches that reach beyond the image, and nothing to see at all.
     assert overlay_mask(weights, (14, 23), (4, 4)).shape == (14, 23)
     assert overlay_mask(weights, (11, 18), (4, 4)).shape == (11, 18)
@@ -175,9 +182,96 @@ def test_one_layer_and_many_heads_are_drawn(heads) -> None:
 
 
 def test_images_are_spread_over_all() -> None:
-    assert spread(5, 6).tolist() == [0, 1, 2, 3, 4]
-    assert spread(101, 3).tolist() == [0, 50, 100]
+    assert evenly(5, 6).tolist() == [0, 1, 2, 3, 4]
+    assert evenly(101, 3).tolist() == [0, 50, 100]
     model = network()
     shown = made(model, "rollout", "lens", most_shown=2)
     assert [one["image"] for one in shown["rollout"].facts["images"]] == ["noise, test image 0", "noise, test image 3"]
     assert shown["lens"].numbers["lens_probability"].shape == (4, 4)
+
+
+def test_names_in_a_drawing_stay_as_they_are() -> None:
+    names = ('id="boo" url(#zap) href="#x"', "fill: #1b2130")
+    shown = Shown(torch.zeros(2, 3, 8, 8), HALF, ("x.png",) * 2, np.arange(2), np.full(2, 0.4), names)
+    svg = as_svg(rollout_figure(np.ones((2, 2, 2)), shown, (4, 4), "the class token"), themed=True)
+    assert [one for one in texts(svg) if "40%" in one] == [f"{name}, 40%" for name in names]
+    assert "var(--ink" in svg
+
+
+def test_each_image_is_named_with_what_it_is() -> None:
+    names = ("/p/sample 1.png", "/p/" + "long" * 10 + ".jpg", "/p/한글.png")
+    shown = Shown(torch.zeros(3, 3, 8, 8), HALF, names, np.array([0, 1, 1]), np.full(3, 0.28), ("3", "5"), (0, 0, 1))
+    svg = texts(as_svg(rollout_figure(np.ones((3, 2, 2)), shown, (4, 4), "the class token")))
+    assert {"sample 1.png", "3, 28%", "is 3, taken for 5, 28%", "image 3", "5, 28%"} <= set(svg)
+    assert any(one.startswith("…") and one.endswith("long.jpg") for one in svg)
+
+
+def test_a_network_without_a_head_guesses_nothing() -> None:
+    found = made(network(num_classes=0), "rollout")["rollout"].facts["images"][0]
+    assert (found["guess"], found["label"], found["probability"]) == (None, None, None)
+
+
+def test_classes_that_were_learnt_by_themselves_are_read_so() -> None:
+    model = network()
+    model.provenance = {"loss": "sigmoid"}
+    found = made(model, "rollout", "lens", "occlusion")
+    images = torch.from_numpy(source(model).pixels).permute(0, 3, 1, 2).float() / 255 * 2 - 1
+    sure = model(images).detach().sigmoid().max(dim=1).values
+    told = [one["probability"] for one in found["rollout"].facts["images"]]
+    np.testing.assert_allclose(told, sure, atol=1e-5)
+    np.testing.assert_allclose(found["lens"].numbers["lens_probability"][-1], sure, atol=1e-5)
+    assert "sigmoid(head(LN(z_l)))" in found["lens"].caption
+    covered = images.clone()
+    covered[:, :, :4, :4] = 0
+    places = torch.arange(4), model(images).argmax(dim=1)
+    drop = sure - model(covered).detach().sigmoid()[places]
+    np.testing.assert_allclose(found["occlusion"].numbers["occlusion"][:, 0, 0], drop, atol=1e-5)
+
+
+def test_covers_of_a_small_grid_are_no_larger_than_the_image() -> None:
+    small = made(network(image_size=(8, 8)), "occlusion")["occlusion"]
+    assert small.facts["cover"] == [4, 4] and "cover of 4x4 pixels" in small.caption
+
+
+def test_what_is_missing_for_one_reason_is_told_once() -> None:
+    bit = filled(vitrail.create_model("bit-r50x1", width=32, blocks=(1, 1, 1, 1), num_classes=2, image_size=32))
+    left = [one for one in each_figure(bit, preparation(bit), source(bit, 1)) if isinstance(one, LeftOut)]
+    (one,) = grouped(left)
+    assert one.name == "positions, distance, figure-7, rollout, lens"
+    assert str(one.error).startswith("BitResNet has no attention; wanted a Vision Transformer")
+    assert grouped(left[:1]) == left[:1]
+
+
+def test_captions_say_what_this_network_shows() -> None:
+    def distance(low: float, high: float, layers: int = 1) -> str:
+        spans = np.tile(np.array([low, high]), (2, layers, 1))
+        return distance_figure(Distances(spans, tuple(range(layers)), 60.0, (16, 16))).caption
+
+    assert "2 images, 4.1 in layer 0; equal" in distance(4.12, 4.13)
+    assert "4.1 to 50 in layer 0 and 4.1 to 50 in layer 2" in distance(4.12, 50, 3)
+    assert "1 of 2 heads looks less than half as far" in distance(4.12, 50)
+    assert "about as far as that: none has learnt" in distance(59, 61)
+    alike = np.full((3, 3, 3, 3), 0.2, np.float32)
+    assert "0.20 between neighbours and 0.20" in positions_figure(alike).caption
+    assert "hardly anything of that is seen" in positions_figure(alike).caption
+    found = made(network(), "filters", "figure-7", "maps", layers=[1])
+    assert "all there are of so few filters" in found["filters"].caption and "100%" not in found["filters"].seen
+    assert "3 heads of 1 layer looks" in found["maps"].caption and "of layer 1 on" in found["maps"].seen
+    large = np.zeros((9, 14, 9, 14), np.float32)
+    filters = vitrail.inspect.principal_filters(network())
+    panels = three_panels(filters, large, Distances(np.ones((1, 1, 1)), (0,), 60.0, (16, 16)))
+    assert "each of 7x7 of the 9x14 patches" in panels.caption
+
+
+def test_when_the_answer_is_found() -> None:
+    shown = Shown(torch.zeros(1, 3, 8, 8), HALF, ("x.png",), np.zeros(1, int), np.full(1, 0.4), None)
+
+    def caption(*guesses: int) -> tuple[str, str]:
+        found = Lens(np.zeros((len(guesses), 9)), np.tile(np.array(guesses)[:, None], 9))
+        figure = lens_figure(found, shown, np.zeros(1, int))
+        return figure.caption, figure.seen
+
+    assert "Before the first layer half" in caption(1, 1, 1)[0] and "0 of" not in caption(1, 1, 1)[1]
+    assert "After 1 of 2 layers" in caption(0, 1, 1)[0]
+    assert "Only after the last of 2 layers" in caption(0, 0, 1)[0]
+    assert "Each coloured line is an image" in caption(0, 1)[0] and "the dashed one" in caption(0, 1)[0]

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import re
+import shutil
 import xml.etree.ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +25,14 @@ from tests.report.runs import (
     trained,
 )
 
+import vitrail
 from vitrail.config import ConvLayerConfig, ConvStemConfig, ScheduleConfig
 from vitrail.data import Arrays, Labels
-from vitrail.errors import DataError, DiskError, UsageError
+from vitrail.errors import DataError, DiskError, UsageError, VitrailError
 from vitrail.evaluate import Predictions
 from vitrail.report import write_report
-from vitrail.report.curves import planned_rates
+from vitrail.report.answers import read_answers
+from vitrail.report.curves import charts, planned_rates
 from vitrail.report.story import gather
 from vitrail.train.folder import RunFolder
 
@@ -59,7 +62,10 @@ def test_it_says_what_was_measured_and_how_the_model_was_chosen(full) -> None:
     )
     assert "90.0 %best on 10 held-out images, epoch 1.0" in reader.words
     assert "finished" in reader.words
-    assert reader.sections() == ["curves", "classes", "mistakes", "calibration", "data", "events", "again", "next"]
+    assert reader.sections() == [
+        *("curves", "classes", "mistakes", "calibration", "learnt"),
+        *("data", "events", "again", "next"),
+    ]
 
 
 def test_nothing_is_fetched_and_only_our_script_may_run(full) -> None:
@@ -237,7 +243,7 @@ def test_what_happened_is_told_in_sentences(tmp_path) -> None:
         {"event": "micro_batch", "step": 3, "from": 10, "micro_batch": 5},
         {"event": "rollback", "step": 5, "from": 8, "rate_factor": 0.5},
         {"event": "length", "step": 6, "steps": 1500},
-        {"event": "resumed", "step": 7, "why": "<u>later</u>"},
+        {"event": "moved", "step": 7, "why": "<u>later</u>"},
         trained(10),
     ]
     words = read(make_run(tmp_path, lines)).words
@@ -247,7 +253,7 @@ def test_what_happened_is_told_in_sentences(tmp_path) -> None:
     assert "went back to its checkpoint at step 5 and went on with 50.0 % of the learning rate" in words
     assert "set the length of the run to 1,500 steps" in words
     assert "at step 12 of 1,500" in words
-    assert 'Step 7: resumed {"why": "<u>later</u>"}.' in words
+    assert 'Step 7: moved {"why": "<u>later</u>"}.' in words
 
 
 def test_a_run_that_diverged(tmp_path) -> None:
@@ -282,7 +288,8 @@ def test_no_test_split_is_said_with_what_it_means(tmp_path) -> None:
 def test_nothing_measured(tmp_path) -> None:
     reader = read(make_run(tmp_path, [trained(20), done(split=None)], counts={"train": 100}))
     assert "nothing here says how good the model is" in reader.words
-    assert reader.sections() == ["curves", "data", "events", "again", "next"]
+    assert reader.sections() == ["curves", "learnt", "data", "events", "again", "next"]
+    assert "The model (model/ in its folder) is not there any more." in reader.words
     assert "held-out" not in "".join(reader.attributes("aria-label"))
 
 
@@ -412,3 +419,80 @@ def test_a_log_with_a_broken_line_names_it(tmp_path: Path) -> None:
     folder.log.write_text("{}\n" + folder.log.read_text())
     with pytest.raises(DataError, match="line 1"):
         write_report(folder)
+
+
+def test_a_run_that_was_stopped_says_so_first(tmp_path) -> None:
+    folder = make_run(tmp_path / "run", [trained(5), {"event": "resumed", "step": 5}, trained(10)])
+    words = read(folder).words
+    assert "stopped at step 10 of 20" in words
+    top, happened = words.rsplit("How it went", 1)[0], words.rsplit("What happened", 1)[1]
+    for part in (top, happened):
+        assert f"It was stopped at step 10, by a signal or by the machine. To go on: {folder.resume_command}" in part
+    assert "The run was stopped, and went on from step 5." in happened
+    assert "Every update was made as planned" not in words
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{**evaluated(0), "accuracy": 0.1}],
+        [{**evaluated(10), "accuracy": None, "images": None}],
+        [trained(20), {**done(), "metrics": {"images": 12, "accuracy": 0.75, "top5": 1.0, "loss": None}}],
+        [trained(20), {**done(), "metrics": {"images": None, "accuracy": None}}],
+        [{"event": "length", "step": 3, "steps": "many"}, trained(5)],
+    ],
+)
+def test_whatever_the_log_holds_there_is_a_page(tmp_path, lines) -> None:
+    reader = read(make_run(tmp_path / "run", lines))
+    assert "nan" not in reader.words.replace("finance", "")
+    if lines[-1].get("metrics"):
+        assert "predictions.npz: is not there any more" in reader.words
+    if (lines[-1].get("metrics") or {}).get("accuracy"):
+        assert "75.0%of 12 test images" in reader.words and "not finitetest loss" in reader.words
+
+
+def test_a_model_that_cannot_be_read_is_told(full) -> None:
+    folder, *_ = full
+    folder.model.mkdir()
+    (folder.model / "config.json").write_text("{}", encoding="utf-8")
+    assert "This part is left out." in read(*full).words.rsplit("What it has learnt", 1)[1][:60]
+    shutil.rmtree(folder.model)
+    model = vitrail.create_model("vit-test", num_classes=3, position="none")
+    model.preprocessing = run_config().preprocessing
+    vitrail.save_model(model, folder.model)
+    words = read(*full).words
+    assert "Not shown:positions: this network has no position embedding" in words
+
+
+def test_answers_that_are_no_numbers(full) -> None:
+    folder, images, said = full
+    said.confidence[3:, 0] = np.nan
+    reader = read(folder, images, said)
+    assert "nan" not in reader.words
+    assert "The model gave answers that are no numbers" in reader.words
+    np.savez(folder.path / "predictions.npz", **{**vars(said), "guesses": said.guesses - 2})
+    with pytest.raises(VitrailError, match="holds other arrays"):
+        read_answers(folder.path / "predictions.npz", 3)
+    np.savez(folder.path / "predictions.npz", **{**vars(said), "confidence": said.confidence + 2})
+    with pytest.raises(VitrailError, match="holds other probabilities"):
+        read_answers(folder.path / "predictions.npz", 3)
+
+
+@pytest.mark.parametrize(
+    ("sure", "told"),
+    [(0.999, "It is too sure of itself"), (0.75, "its word is about right"), (0.3, "It is too modest")],
+)
+def test_whether_its_word_can_be_taken(tmp_path, sure, told) -> None:
+    images = source(images=200)
+    said = predictions(images.labels.values, 3, {index: (index + 1) % 3 for index in range(50)})
+    said.confidence[:, 0] = sure
+    assert told in read(make_run(tmp_path / "run", FULL), images, said).words
+
+
+def test_the_best_is_named_at_the_ground_and_inspect_comes_next(full) -> None:
+    folder, *_ = full
+    assert f"vitrail inspect {folder.path} IMAGES" in read(*full).words
+    chart = charts(gather(*full))["accuracy"].svg()
+    (low,) = re.findall(r'class="told" x="[\d.]+" y="([\d.]+)"', chart)
+    ground = max(float(y) for y in re.findall(r'class="grid" d="M[\d.]+ ([\d.]+)h', chart))
+    assert ground - 10 < float(low) < ground

@@ -57,7 +57,7 @@ def test_the_number_is_that_of_all_seeds_and_says_how_it_came_about(tmp_path) ->
     assert "Nothing was held out" not in reader.words
     assert reader.sections() == [
         *("whole", "curves", "classes", "mistakes", "calibration"),
-        *("data", "events", "again", "next"),
+        *("learnt", "data", "events", "again", "next"),
     ]
 
 

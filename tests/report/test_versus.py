@@ -46,6 +46,11 @@ def test_two_runs_side_by_side(tmp_path) -> None:
     assert "batches are not equally large" in reader.words
     assert len(reader.inside("images-b", "src")) == 3
     assert "pictures, test image 0" in reader.words
+    assert "There is no clear difference." in reader.words
+    assert f"A takes it for {NAMES[1]}" not in reader.words.split("Only A is right")[1].split("Only B is right")[0]
+    assert f"B takes it for {NAMES[1]}" in reader.words.split("Only A is right")[1]
+    assert f"class{'images'}A rightB right" in reader.words.replace("\n", "")
+    assert f"{NAMES[0]}475.0 %75.0 %" in reader.words
     assert "pictures, test image 1" not in re.sub(r"image 1\d", "", reader.words)
 
 
@@ -143,3 +148,15 @@ def test_a_run_measured_without_predictions_left(tmp_path) -> None:
     a = told(tmp_path / "a", {})
     b = gather(make_run(tmp_path / "b", [trained(20), done()]), None, None)
     assert "predictions.npz: is not there any more" in read(a, b).words
+
+
+def test_a_clear_difference_is_called_so(tmp_path) -> None:
+    a, b = told(tmp_path / "a", {}), told(tmp_path / "b", {index: (index + 1) % 3 for index in range(9)})
+    assert "A is better on these images. They differ on 9 images" in read(a, b).words
+
+
+def test_the_same_images_under_other_names_are_not_called_other_images(tmp_path) -> None:
+    a, renamed = told(tmp_path / "a", {}), source(("x", "y", "z"))
+    said = predictions(renamed.labels.values, 3, {})
+    b = gather(make_run(tmp_path / "b", FULL, classes=("x", "y", "z")), renamed, said)
+    assert why_not(a, b) == "their classes do not have the same names."

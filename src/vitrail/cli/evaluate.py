@@ -56,7 +56,7 @@ class Options:
     allow_empty: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Take a class folder without images as a class."""
     classes: Path | None = None
-    """A file with the class names of the model, one per line, in the order of its outputs."""
+    """A file with the class names of the model, one per line, in the order of its outputs; or imagenet."""
     real: Path | None = None
     """ReaL labels of ImageNet's validation images (real.json), to count by as well."""
     image_size: Size | None = None
@@ -100,7 +100,7 @@ def run_words(words: Sequence[str]) -> None:
 
 def run(options: Options) -> None:
     """Open the data, measure one model after the other, and show what was found, also when one of them fails."""
-    from vitrail.evaluate.labels import read_class_names
+    from vitrail.data.sources.class_names import read_class_names
     from vitrail.evaluate.real import read_real
     from vitrail.report.evaluation_folder import EvaluationFolder
     from vitrail.runtime.device import find_device

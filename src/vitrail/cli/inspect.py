@@ -1,22 +1,33 @@
 """`vitrail inspect`: what a model has learnt, as the figures of the paper and as numbers."""
 
+import os
 import re
+import shlex
+import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from vitrail.cli.known_data import ensure_outside_known, kind_of
 from vitrail.cli.progress import progress
 from vitrail.cli.terminal import console, print_json, printable, table
+from vitrail.config import DecodePolicy
 from vitrail.config.checks import positive
+from vitrail.config.figures import FIGURES, WITHOUT_IMAGES
+from vitrail.data.check.preflight import preflight
 from vitrail.data.open import OpenOptions, open_data
-from vitrail.data.outside import ensure_outside
+from vitrail.data.outside import ensure_apart, ensure_outside, ensure_outside_named
+from vitrail.data.sources.files import user_path
 from vitrail.data.sources.loose import ensure_not_beside, open_images
+from vitrail.data.sources.parts import evenly
 from vitrail.data.sources.source import Part, Source
 from vitrail.data.sources.splits import MissingSplit
-from vitrail.errors import DataError, UsageError, VitrailError, choose, notice
+from vitrail.errors import DataError, Notice, UsageError, choose, notice
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +39,9 @@ if TYPE_CHECKING:
     from vitrail.report.inspection_folder import InspectionFolder
 
 Size = int | tuple[int, int]
+
+# At 300 a figure is some thousand pixels wide, and no printer does better than this.
+_MOST_DPI = 1200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +74,9 @@ class Options:
     device: str = "auto"
     """cpu, cuda, cuda:1 or mps; auto takes a CUDA GPU where there is one."""
     out: Path | None = None
-    """The folder to write to; inspection-NAME here if not said."""
+    """The folder to write to; if not said, inspection-NAME here, or in the folder of the run where images lie here."""
     dpi: int = 300
-    """Dots per inch of the PNGs."""
+    """Dots per inch of the PNGs, at most 1200."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print one JSON document instead of a table."""
 
@@ -73,28 +87,33 @@ def run_words(words: Sequence[str]) -> None:
 
 
 def run(options: Options) -> None:
-    """Open model and images, make one figure after the other, and keep each as soon as it is made."""
+    """Open model and images, make one figure after the other, and keep each as soon as it is made.
+
+    What can be wrong with a name or a place is told before torch and the model are loaded.
+    """
+    if not options.words:
+        raise UsageError("there is no model", wanted="vitrail inspect MODEL [IMAGES ...]")
+    positive("show", options.show)
+    positive("dpi", options.dpi, at_most=_MOST_DPI)
+    model_name, *images = options.words
+    wanted = _wanted(options, bool(images) or options.data is not None)
+    source = _source(images, options)
+    place = _place(model_name, images, source, options)
+
     from vitrail.report.inspection_folder import InspectionFolder
     from vitrail.runtime.device import find_device
 
-    if not options.words:
-        raise UsageError("there is no model", wanted="vitrail inspect MODEL [IMAGES ...]")
-    for name in ("show", "dpi"):
-        positive(name, getattr(options, name))
-    model_name, *images = options.words
-    wanted = _wanted(options, bool(images) or options.data is not None)
-    folder = InspectionFolder((options.out or Path(_default_out(model_name))).expanduser())
+    folder = InspectionFolder(place)
     folder.ensure_free()
-    source = _source(images, options, folder.path)
     model, preparation = _opened(model_name, options, source is not None, find_device(options.device))
+    if isinstance(data := model.provenance.get("data"), str):
+        ensure_outside_named(data, None, place)
     _ensure_layers(model, options)
     _Work(options, model, preparation, source, folder, wanted).all()
 
 
 def _wanted(options: Options, has_images: bool) -> tuple[str, ...] | None:
     """The figures that were asked for; none when nothing was said."""
-    from vitrail.report.inspection import FIGURES, WITHOUT_IMAGES
-
     wanted = tuple(dict.fromkeys(choose("figure", name, FIGURES) for name in options.figures))
     needy = [name for name in wanted if name not in WITHOUT_IMAGES]
     if needy and not has_images:
@@ -106,10 +125,8 @@ def _wanted(options: Options, has_images: bool) -> tuple[str, ...] | None:
     return wanted or None
 
 
-def _source(images: Sequence[str], options: Options, out: Path) -> Source | None:
-    """The images that are looked at; the folder that is written to lies outside of them."""
-    from vitrail.report.inspection import spread
-
+def _source(images: Sequence[str], options: Options) -> Source | None:
+    """The images that are looked at; those that cannot be read are told and left out."""
     if images and options.data is not None:
         raise UsageError("there are images and --data", wanted="one of them")
     for name in ("split", "root"):
@@ -117,18 +134,90 @@ def _source(images: Sequence[str], options: Options, out: Path) -> Source | None
             raise UsageError(f"--{name} is of a data set, and there is none", wanted="--data beside it")
     if images:
         source: Source = open_images(images)
-        ensure_not_beside(images, out)
     elif options.data is not None:
         source = _of_data(options.data, options)
-        ensure_outside([source], out)
     else:
         return None
     if not len(source):
         raise DataError("there are no images", wanted="at least one", where=f"{source.name}, {source.split}")
     if options.limit is not None:
         positive("limit", options.limit)
-        source = Part(source, spread(len(source), options.limit), source.split)
-    return source
+        source = Part(source, evenly(len(source), options.limit), source.split)
+    return _readable(source)
+
+
+def _readable(source: Source) -> Source:
+    """The images without those that cannot be read, which one note names; none left is an error."""
+    with progress("reading the images", len(source)) as advance:
+        try:
+            return preflight(source, policy=DecodePolicy(), progress=advance)
+        except DataError as error:
+            bad = error.came
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Notice)
+        fine = preflight(source, policy=DecodePolicy(), skip_bad=True)
+    if not len(fine):
+        raise DataError(bad, wanted="at least one image")
+    notice(f"{bad}. They are left out.")
+    return fine
+
+
+def _place(model: str, images: Sequence[str], source: Source | None, options: Options) -> Path:
+    """Where the figures go: never among images, nor into the data that the model was trained on.
+
+    That is --out; else a folder here; else, where images lie here, one in the run or beside the model folder, or in
+    the user's home.
+    """
+    if options.out is None:
+        refused = None
+        for way in _ways(model):
+            try:
+                _ensure_allowed(way, model, images, source)
+                return way
+            except UsageError as error:
+                refused = refused or error
+        assert refused is not None
+        raise refused
+    out = options.out.expanduser()
+    try:
+        _ensure_allowed(out, model, images, source)
+    except UsageError as error:
+        other = _place(model, images, source, replace(options, out=None))
+        raise UsageError(
+            error.came,
+            where=error.where,
+            fix=f"Data is never touched. This works: --out {shlex.quote(str(other))}",
+        ) from None
+    return out
+
+
+def _ways(model: str) -> Iterator[Path]:
+    """Here; in the folder of a run, or beside a model folder of ours, but a file may lie anywhere; at home."""
+    name = f"inspection-{_short(model)}"
+    yield Path(name)
+    path = user_path(model)
+    run = path.parent if path.name == "model" else path
+    if kind_of(run) in ("vitrail-run", "vitrail-finetune"):
+        way = run / "inspection"
+    elif kind_of(path) == "vitrail":
+        way = path.parent / name
+    else:
+        way = None
+    if way is not None and os.access(way.parent, os.W_OK):
+        yield way
+    for home in (Path("~"), Path(tempfile.gettempdir())):
+        with suppress(DataError):
+            yield user_path(home) / name
+
+
+def _ensure_allowed(place: Path, model: str, images: Sequence[str], source: Source | None) -> None:
+    ensure_not_beside(images, place)
+    if source is not None and not images:
+        ensure_outside([source], place)
+    path = user_path(model)
+    for folder in (path, path / "model", path.parent):
+        ensure_outside_known(folder, place)
+    ensure_apart(place, "inspection.json")
 
 
 def _of_data(data: str, options: Options) -> Source:
@@ -164,9 +253,10 @@ def _ensure_layers(model: "Classifier", options: Options) -> None:
         chosen_layers(transformer(model, "layer to choose"), options.layers)
 
 
-def _default_out(model: str) -> str:
-    name = re.sub(r"[^\w.-]+", "-", Path(model).name)[:60].strip(".-")
-    return f"inspection-{name or 'model'}"
+def _short(model: str) -> str:
+    """The name of a model without its folders and, of a file, without its ending."""
+    path = Path(model)
+    return re.sub(r"[^\w.-]+", "-", path.stem if path.is_file() else path.name)[:60].strip(".-") or "model"
 
 
 @dataclass(frozen=True)
@@ -183,31 +273,32 @@ class _Work:
     def all(self) -> None:
         """Make all; what cannot be made is told, and is an error in the end where it was asked for."""
         from vitrail.report.figures import Figure
+        from vitrail.report.inspection import grouped
 
         record: dict[str, Any] = {**self._context(), "figures": [], "left_out": []}
         numbers: dict[str, Any] = {}
-        failed: list[VitrailError] = []
-        self.folder.begin(record)
+        left_out: list[LeftOut] = []
         try:
             for made in self._figures():
                 if isinstance(made, Figure):
+                    if not record["figures"] and (replaced := self.folder.begin(record)):
+                        notice(f"{self.folder.path}: the inspection of {replaced} is replaced.")
                     record["figures"].append(self.folder.write_figure(made, self.options.dpi))
                     numbers |= made.numbers
                 else:
                     record["left_out"].append({"name": made.name, "reason": str(made.error)})
-                    if self.wanted is not None or isinstance(made.error, DataError):
-                        failed.append(made.error)
+                    left_out.append(made)
         finally:
-            # Also what was made before Ctrl-C.
+            # Also what was made before Ctrl-C; without a figure nothing is written.
             if numbers:
                 self.folder.write_numbers(numbers)
-            self.folder.write_record(record)
-            self._say(record)
-        reasons = {str(error) for error in failed}
+            if record["figures"]:
+                self.folder.write_record(record)
+            told = grouped(left_out)
+            self._say(record, [] if self.wanted is not None else told)
+        failed = [one.error for one in told if self.wanted is not None or isinstance(one.error, DataError)]
         for error in failed[1:]:
-            if str(error) in reasons - {str(failed[0])}:
-                notice(str(error))
-                reasons.discard(str(error))
+            notice(str(error))
         if failed:
             raise failed[0]
 
@@ -241,7 +332,7 @@ class _Work:
             "versions": versions(),
         }
 
-    def _say(self, record: dict[str, Any]) -> None:
+    def _say(self, record: dict[str, Any], left_out: "Sequence[LeftOut]") -> None:
         if self.options.json:
             print_json(record)
             return
@@ -257,9 +348,8 @@ class _Work:
             for one in record["figures"]:
                 shown.add_row(one["name"], escape(printable(one["seen"])))
             out.print(shown)
-        if self.wanted is None:
-            for one in record["left_out"]:
-                out.print(f"no {one['name']}: {escape(printable(one['reason']))}")
+        for one in left_out:
+            out.print(f"no {one.name}: {escape(printable(str(one.error)))}")
         if record["figures"]:
             names = " ".join(one["name"] for one in record["figures"])
             place = escape(printable(str(self.folder.path)))

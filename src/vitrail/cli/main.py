@@ -18,6 +18,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "finetune": ("vitrail.cli.finetune", "any model to your images: sweep, retrain, mean over seeds"),
     "transfer": ("vitrail.cli.transfer", "models to a list of data sets, in one table under the paper's"),
     "evaluate": ("vitrail.cli.evaluate", "how good models are: accuracy, classes, confusions, calibration"),
+    "predict": ("vitrail.cli.predict", "what images show, with probabilities; or their features"),
+    "export": ("vitrail.cli.export", "a model for onnxruntime, OpenVINO or torch.export, compared with torch"),
     "inspect": (
         "vitrail.cli.inspect",
         "what a model has learnt: the paper's figures of its filters, positions, attention",

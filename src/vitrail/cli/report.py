@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from vitrail.cli.known_data import ensure_outside_known
 from vitrail.cli.terminal import console, megabytes, printable
 from vitrail.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from vitrail.data.check.findings import Findings
     from vitrail.report.story import Story
-    from vitrail.train.folder import RunFolder
 
 _SUFFIXES = (".html", ".htm")
+_WEIGHTS = (".safetensors", ".npz", ".pt", ".pth", ".bin")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Options:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Folders of runs, of fine-tunings, of a transfer or a VTAB; or a model folder."""
+    """Folders of runs, of fine-tunings, of a transfer or a VTAB; or a model folder, or a file of weights."""
     out: Path | None = None
     """The .html file to write; report.html in the folder of the run, or ./comparison.html for several, if not said."""
     check: Path | None = None
@@ -48,29 +49,55 @@ def run(options: Options) -> None:
     runs = [run.expanduser() for run in options.runs]
     if len({run.resolve() for run in runs}) < len(runs):
         raise UsageError("the same run is given twice", wanted="each run once")
-    out = None if options.out is None else _writable(options.out.expanduser())
+    _ensure_few(runs)
+    kinds = [_kind(run) for run in runs]
+    _ensure_compared(list(zip(runs, kinds, strict=True)))
+    if options.check is not None and (len(runs) > 1 or kinds[0] not in ("run", "finetune")):
+        raise UsageError("--check is told with one run", wanted="one run or fine-tuning")
+    out = options.out.expanduser() if options.out is not None else _default_out(runs, kinds)
+    if out is not None:
+        _writable(out)
+        for run in runs:
+            ensure_outside_known(run, out)
     findings = _findings(options.check)
     if len(runs) > 1:
-        page = _compared(runs, out or _writable(Path("comparison.html")))
+        assert out is not None
+        page = _compared(runs, out)
     else:
-        page = _single(runs[0], out, findings)
+        page = _single(runs[0], kinds[0], out, findings)
     _say(page)
 
 
-def _single(path: Path, out: Path | None, findings: "Findings | None") -> Path:
+def _ensure_few(runs: Sequence[Path]) -> None:
+    if len(runs) > 1:
+        from vitrail.report.versus import MOST_RUNS
+
+        if len(runs) > MOST_RUNS:
+            raise UsageError(
+                f"there are {len(runs)} runs", wanted=f"at most {MOST_RUNS}: more lines cannot be told apart in a chart"
+            )
+
+
+def _default_out(runs: Sequence[Path], kinds: Sequence[str]) -> Path | None:
+    """Where the page goes when nothing is said: with the run, but a model may be anyone's, and several are no one's."""
+    if len(runs) > 1:
+        return Path("comparison.html")
+    path = runs[0].resolve()
+    return Path(f"{path.stem if path.is_file() else path.name}.html") if kinds[0] == "model" else None
+
+
+def _single(path: Path, kind: str, out: Path | None, findings: "Findings | None") -> Path:
     from vitrail.report import write_report
     from vitrail.train.folder import RunFolder
 
-    kind = _kind(path)
     if kind == "finetune":
         return _finetuning(path, out, findings)
     if kind in ("transfer", "vtab"):
         return _table(path, kind, out)
     if kind == "model":
+        assert out is not None
         return _model(path, out)
-    folder = RunFolder(path)
-    _ensure_outside_data(folder, out)
-    return write_report(folder, findings=findings, out=out)
+    return write_report(RunFolder(path), findings=findings, out=out)
 
 
 def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Path:
@@ -78,7 +105,6 @@ def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Pa
     from vitrail.report import write_report
     from vitrail.report.versus import MOST_RUNS, versus_page
     from vitrail.report.write import write_page
-    from vitrail.train.folder import RunFolder
     from vitrail.transfer.folder import FinetuneFolder, summary_of
     from vitrail.transfer.result import read_result
 
@@ -86,15 +112,12 @@ def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Pa
     if folder.result.is_file():
         result = read_result(folder.result)
         first = folder.run(result.seeds[0].folder)
-        _ensure_outside_data(first, out)
         return write_report(first, summary=summary_of(folder, result), findings=findings, out=out)
     begun = sorted((log.parent for log in path.rglob("log.jsonl")), key=lambda run: (run / "log.jsonl").stat().st_mtime)
     if not begun:
         raise UsageError("none of its runs has begun", where=str(path), fix=f"Go on with it: {folder.resume_command}")
     if len(begun) == 1:
-        return write_report(RunFolder(begun[0]), findings=findings, out=out or folder.report)
-    for run in begun:
-        _ensure_outside_data(RunFolder(run), out)
+        return write_report(folder.run(str(begun[0].relative_to(path))), findings=findings, out=out or folder.report)
     newest = begun[-MOST_RUNS:]
     stories = [_story(run) for run in newest]
     lead = f"A fine-tuning that has not come to its end: the newest {len(newest)} of the runs that have begun."
@@ -124,29 +147,21 @@ def _table(path: Path, kind: str, out: Path | None) -> Path:
     return out or folder.report
 
 
-def _model(path: Path, out: Path | None) -> Path:
+def _model(path: Path, out: Path) -> Path:
     """The page of a model alone; it is not written into the model folder, which may be anyone's."""
-    from vitrail.evaluate.subject import open_subject
     from vitrail.report.model_page import model_page
     from vitrail.report.write import write_page
+    from vitrail.weights.load import load_model
 
-    out = out or _writable(Path(f"{path.resolve().name}.html"))
-    write_page(out, model_page(open_subject(path)))
+    write_page(out, model_page(load_model(path), path))
     return out
 
 
 def _compared(paths: Sequence[Path], out: Path) -> Path:
-    from vitrail.report.versus import MOST_RUNS, versus_page
+    from vitrail.report.versus import versus_page
     from vitrail.report.write import write_page
-    from vitrail.train.folder import RunFolder
 
-    if len(paths) > MOST_RUNS:
-        raise UsageError(
-            f"there are {len(paths)} runs", wanted=f"at most {MOST_RUNS}: more lines cannot be told apart in a chart"
-        )
     stories = [_story(path) for path in paths]
-    for story in stories:
-        _ensure_outside_data(RunFolder(story.path), out)
     write_page(out, versus_page(stories))
     return out
 
@@ -158,8 +173,7 @@ def _story(path: Path) -> "Story":
     from vitrail.transfer.folder import FinetuneFolder, summary_of
     from vitrail.transfer.result import read_result
 
-    kind = _kind(path)
-    if kind == "finetune":
+    if _kind(path) == "finetune":
         folder = FinetuneFolder(path)
         if not folder.result.is_file():
             raise UsageError(
@@ -169,8 +183,6 @@ def _story(path: Path) -> "Story":
             )
         result = read_result(folder.result)
         return gather(folder.run(result.seeds[0].folder), None, None, summary_of(folder, result))
-    if kind != "run":
-        raise UsageError(f"is a {kind}, and only runs and fine-tunings are compared", where=str(path))
     return gather(RunFolder(path), None, None)
 
 
@@ -181,34 +193,82 @@ _KINDS = {
     "vitrail-vtab/": "vtab",
     "vitrail/": "model",
 }
+_OTHERS = {"result.json": "vitrail-evaluation/", "inspection.json": "vitrail-inspection/"}
 
 
 def _kind(path: Path) -> str:
-    """What a folder holds, by the format that it names."""
+    """What a folder holds, by the format that it names; a file of weights is a model."""
     if path.is_file() and path.name in ("config.json", "log.jsonl", "report.html"):
         raise UsageError(
             "is a file", wanted="the folder of a run", where=str(path), fix=f"vitrail report {path.parent}"
         )
+    if path.is_file() and path.suffix.lower() in _WEIGHTS:
+        return "model"
     if not path.is_dir():
-        raise UsageError("there is no such folder", where=str(path), fix="`ls runs` shows yours.")
-    for name, formats in (("config.json", _KINDS), ("result.json", {"vitrail-evaluation/": "evaluation"})):
-        if (file := path / name).is_file():
-            values = _read(file)
-            found = next((kind for prefix, kind in formats.items() if str(values.get("format")).startswith(prefix)), "")
-            if found == "evaluation":
-                raise UsageError(
-                    "is an evaluation, whose page needs the model and the images",
-                    where=str(path),
-                    fix=f"Make it again: {values.get('command') or 'vitrail evaluate'}",
-                )
-            if found:
-                return found
-            raise DataError(
-                f"says format {values.get('format')!r}", wanted="a run, a fine-tuning or a model", where=str(file)
-            )
+        came = "is no folder and no file of weights" if path.exists() else "there is no such folder"
+        raise UsageError(came, where=str(path), fix="`ls runs` shows yours.")
+    if (file := path / "config.json").is_file():
+        stored = str(_read(file).get("format"))
+        found = next((kind for prefix, kind in _KINDS.items() if stored.startswith(prefix)), None)
+        if found is None:
+            raise DataError(f"says format {stored!r}", wanted="a run, a fine-tuning or a model", where=str(file))
+        return found
+    for name, format in _OTHERS.items():
+        if (file := path / name).is_file() and str(_read(file).get("format")).startswith(format):
+            return format.removeprefix("vitrail-").rstrip("/")
+    raise _no_run(path)
+
+
+def _no_run(path: Path) -> UsageError:
+    """What to say of a folder that names no format."""
+    if (path / "log.jsonl").is_file():
+        return UsageError(
+            "the config.json of this run is not there any more",
+            wanted="what the run was asked to do, beside its log",
+            where=str(path),
+            fix=f"Without it there is no page; `vitrail report {shlex.quote(str(path / 'model'))}` shows its model.",
+        )
     inside = sorted(run.parent.name for run in path.glob("*/config.json"))
-    fix = f"vitrail report {shlex.quote(str(path / inside[-1]))}" if inside else "`ls runs` shows yours."
-    raise UsageError("there is no config.json", wanted="the folder of a run", where=str(path), fix=fix)
+    fix = f"Name one of them: vitrail report {shlex.quote(str(path / inside[-1]))}" if inside else ""
+    return UsageError(
+        "is a folder of runs" if inside else "there is no config.json",
+        wanted="the folder of a run",
+        where=str(path),
+        fix=fix or "`ls runs` shows yours.",
+    )
+
+
+def _ensure_compared(runs: Sequence[tuple[Path, str]]) -> None:
+    """Refuse what has no page of this kind, with the command that makes the one that was meant."""
+    for path, kind in runs:
+        if kind == "inspection":
+            raise UsageError(
+                "is an inspection, which has no page: captions.md shows its figures",
+                where=str(path),
+                fix=f"Make it again: {_read(path / 'inspection.json').get('command') or 'vitrail inspect'}",
+            )
+        if kind == "evaluation":
+            made = _read(path / "result.json")
+            again = f"Make it again: {made.get('command') or 'vitrail evaluate'}"
+            fix = again if len(runs) == 1 else f"Models are compared by measuring them together: {_measured(runs)}"
+            raise UsageError("is an evaluation, whose page needs the model and the images", where=str(path), fix=fix)
+        if len(runs) > 1 and kind not in ("run", "finetune"):
+            raise UsageError(f"is a {kind}, and only runs and fine-tunings are compared", where=str(path))
+
+
+def _measured(runs: Sequence[tuple[Path, str]]) -> str:
+    """The command that measures the models of some evaluations on the images of the first."""
+    models: list[str] = []
+    data = "DATA"
+    for path, kind in runs:
+        if kind != "evaluation":
+            models.append(str(path))
+            continue
+        made = _read(path / "result.json")
+        models += [str(one["model"]) for one in made.get("models") or () if isinstance(one, dict) and "model" in one]
+        if data == "DATA" and isinstance(made.get("data"), dict):
+            data = str(made["data"].get("data", data))
+    return shlex.join(["vitrail", "evaluate", *dict.fromkeys(models), "--data", data])
 
 
 def _read(file: Path) -> dict:
@@ -227,35 +287,20 @@ def _findings(check: Path | None) -> "Findings | None":
     return None if check is None else read_findings(check.expanduser())
 
 
-def _writable(out: Path) -> Path:
+def _writable(out: Path) -> None:
     """Refuse a target that would overwrite something else than a page of ours."""
-    from vitrail.report.document import is_ours
+    from vitrail.report.document import MARKED, is_ours
     from vitrail.report.page import GENERATOR
 
     if out.suffix.lower() not in _SUFFIXES:
         raise UsageError(f"the page is {str(out)!r}", wanted="a name that ends in .html")
     if out.is_symlink() or (out.exists() and not out.is_file()):
         raise UsageError("is there already and is no plain file", where=str(out), fix="Choose another --out.")
-    if out.exists() and not is_ours(out.read_bytes(), GENERATOR):
-        raise UsageError("is there already and is no page of ours", where=str(out), fix="Choose another --out.")
-    return out
-
-
-def _ensure_outside_data(folder: "RunFolder", out: Path | None) -> None:
-    """Refuse to write where the images of the run lie."""
-    from vitrail.data.sources.files import user_path
-    from vitrail.train.folder import read_run
-
-    if out is None:
-        return
-    data = user_path(read_run(folder).config.data.data)
-    home = data.resolve() if data.is_dir() else None
-    if home is not None and out.resolve().is_relative_to(home):
-        raise UsageError(
-            f"it would lie inside the data, {home}",
-            where=str(out),
-            fix="Choose a place outside: data is never touched.",
-        )
+    if out.exists():
+        with out.open("rb") as file:
+            begins = file.read(MARKED)
+        if not is_ours(begins, GENERATOR):
+            raise UsageError("is there already and is no page of ours", where=str(out), fix="Choose another --out.")
 
 
 def _say(page: Path) -> None:

@@ -266,8 +266,8 @@ def say_next(folder: RunFolder) -> None:
     """The next command to type."""
     model = printable(shlex.quote(str(folder.path)))
     console().print(
-        f"Next: measure it on other images ([bold]vitrail evaluate {escape(model)} --data FOLDER[/]), or start another "
-        "from it: "
+        f"Next: measure it on other images ([bold]vitrail evaluate {escape(model)} --data FOLDER[/]), see what it has "
+        f"learnt ([bold]vitrail inspect {escape(model)} IMAGES[/]),\nor start another from it: "
         f"[bold]vitrail finetune {escape(model)} --data FOLDER[/]"
     )
 

@@ -15,10 +15,14 @@ _MOST_NUMBERS = 2**26
 _WIDTHS_OF_A_BLOCK = 12
 
 
+class NoAttention(UsageError):
+    """A network without attention that was asked for something that needs it."""
+
+
 def transformer(model: nn.Module, what: str) -> VisionTransformer:
     """The model, where it is one with attention; `what` is the thing that needs it."""
     if not isinstance(model, VisionTransformer):
-        raise UsageError(
+        raise NoAttention(
             f"{type(model).__name__} has no attention, so there is no {what}",
             wanted="a Vision Transformer or a hybrid",
             fix="The filters of its first convolution can be seen, and occlusion works with every network.",
@@ -82,6 +86,12 @@ def states(model: VisionTransformer, images: Tensor) -> Iterator[Tensor]:
     for layer, block in enumerate(model.blocks):
         z = block(model.enter(layer, z))
         yield z
+
+
+def probabilities(model: nn.Module, logits: Tensor) -> Tensor:
+    """Softmax over classes, or a sigmoid of each where the network learnt each by itself, as evaluation reads it."""
+    is_sigmoid = getattr(model, "provenance", {}).get("loss") == "sigmoid"
+    return logits.float().sigmoid() if is_sigmoid else torch.softmax(logits.float(), dim=-1)
 
 
 def finite(found: Tensor, what: str) -> Tensor:

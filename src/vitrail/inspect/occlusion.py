@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vitrail.config.checks import positive
 from vitrail.errors import UsageError
-from vitrail.inspect.looking import finite, images_at_a_time, in_parts, looking
+from vitrail.inspect.looking import finite, images_at_a_time, in_parts, looking, probabilities
 from vitrail.models import Classifier, VisionTransformer
 
 Box = tuple[int, int, int, int]
@@ -29,7 +29,7 @@ class Covers:
     cell: tuple[int, int]
     """Height and width in pixels of the part that each cover stands for."""
     boxes: tuple[Box, ...]
-    """Each cover as (top, left, bottom, right) in pixels; they overlap, and may reach beyond the image."""
+    """Each cover as (top, left, bottom, right) in pixels; they overlap, and end where the image does."""
 
 
 def occlusion(
@@ -43,8 +43,9 @@ def occlusion(
     """`p(class | image) - p(class | image with a cover here)`: (batch, rows, columns), one cover per place.
 
     A cover is a square of `window` patches, filled with 0, the mean colour of normalised images. There is one around
-    every patch, or around every k-th of a large grid. `classes` are those that are asked about, by default the first
-    guess for each image. `advance` is told how many covered images are done.
+    every patch, or around every k x k patches of a large grid, then of one more patch where it would be off centre.
+    `classes` are those that are asked about, by default the first guess for each image. `advance` is told how many
+    covered images are done.
     """
     if not isinstance(model, Classifier) or not model.config.num_classes:
         raise UsageError("the network has no head", wanted="one with classes, to see what it would answer")
@@ -60,13 +61,13 @@ def occlusion(
     found, done = [], 0
     with looking(model):
         for part in in_parts(model, images):
-            whole = torch.softmax(model(part).float(), dim=-1)
+            whole = probabilities(model, model(part))
             asked = whole.argmax(dim=-1) if classes is None else classes[done : done + len(part)].to(whole.device)
             done += len(part)
             for image, number, sure in zip(part, asked, whole, strict=True):
                 left = []
                 for few in _in_turns(there.boxes, at_a_time):
-                    left.append(torch.softmax(model(_covered(image, few)).float(), dim=-1)[:, number])
+                    left.append(probabilities(model, model(_covered(image, few)))[:, number])
                     if advance:
                         advance(len(few))
                 found.append((sure[number] - torch.cat(left)).view(there.rows, there.columns).cpu())
@@ -77,16 +78,16 @@ def covers(model: Classifier, window: int = 3) -> Covers:
     """The covers of a network's images: one per patch, or per k x k patches of a large grid, and around it."""
     positive("window", window)
     (grid_h, grid_w), (patch_h, patch_w) = model.config.grid, cell_of(model)
+    height, width = model.config.image_size
     step = -(-max(grid_h, grid_w) // _MOST_SIDE_BY_SIDE)
-    # What a cover has beyond its own patches lies around them.
-    more = max(0, window - step)
-    before, after = more // 2, step + more - more // 2
+    # What a cover has beyond its own patches lies around them, as much before as behind.
+    around = -(-max(0, window - step) // 2)
     boxes = [
         (
-            max(0, row - before) * patch_h,
-            max(0, column - before) * patch_w,
-            (row + after) * patch_h,
-            (column + after) * patch_w,
+            max(0, row - around) * patch_h,
+            max(0, column - around) * patch_w,
+            min(height, (row + step + around) * patch_h),
+            min(width, (column + step + around) * patch_w),
         )
         for row in range(0, grid_h, step)
         for column in range(0, grid_w, step)

@@ -27,7 +27,7 @@ class AttentionPooling(nn.Module):
         start_projections(width, self.query, self.key_value, self.output)
 
     def forward(self, tokens: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch dim"]:
-        q = self.query(self.probe).expand(len(tokens), -1, -1).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        q = self.query(self.probe).expand(tokens.shape[0], -1, -1).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         k, v = self.key_value(tokens).unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         x = self.output(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
         return (x + self.mlp(self.norm(x))).squeeze(1)

@@ -45,7 +45,9 @@ class StandardisedConv2d(nn.Conv2d):
 
 def pad_same(x: Tensor, kernel_size: int, stride: int, value: float = 0.0) -> Tensor:
     """Pad as TensorFlow's SAME: `max((ceil(n / stride) - 1) stride + kernel - n, 0)` in all, the odd one at the end."""
-    height, width = (
-        max((-(-side // stride) - 1) * stride + kernel_size - side, 0) for side in (x.shape[-2], x.shape[-1])
-    )
+    if kernel_size == 1:
+        return x
+    height, width = (((side - 1) // stride) * stride + kernel_size - side for side in (x.shape[-2], x.shape[-1]))
+    if kernel_size < stride:  # else nothing is below zero, and a size that is not known yet can be exported
+        height, width = max(height, 0), max(width, 0)
     return functional.pad(x, (width // 2, width - width // 2, height // 2, height - height // 2), value=value)

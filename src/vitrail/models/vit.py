@@ -54,7 +54,7 @@ class VisionTransformer(Classifier[VitConfig]):
         """`z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos` (1)."""
         patches = self.embedding(images)
         prefix = [
-            token.expand(len(patches), -1, -1) for token in (self.class_token, self.registers) if token is not None
+            token.expand(patches.shape[0], -1, -1) for token in (self.class_token, self.registers) if token is not None
         ]
         z = torch.cat([*prefix, patches], dim=1) if prefix else patches
         if self.positions and self.config.position_at == "stem":

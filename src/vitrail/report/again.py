@@ -69,10 +69,11 @@ def next_commands(story: Story) -> list[tuple[str, str]]:
     if story.is_live:
         return [anew, check]
     if story.done is None:
-        return [(f"vitrail train --resume {run}", "goes on exactly where the run stopped"), anew, check]
+        return [(story.resume, "goes on exactly where the run stopped"), anew, check]
     return [
         (f"vitrail evaluate {run} --data FOLDER", "how good it is on other images"),
         (f"vitrail report {run} OTHER_RUN", "two runs beside each other: settings, curves, the images they differ on"),
+        (f"vitrail inspect {run} IMAGES", "where it looks and what it has learnt, as the figures of the paper"),
         (f"vitrail info {run}", "what the network is and costs, layer by layer"),
         *(
             [(f"vitrail convert {run} {target}", "the weights for other libraries, compared bit by bit")]

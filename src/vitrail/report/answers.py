@@ -11,6 +11,8 @@ from vitrail.errors import VitrailError
 from vitrail.evaluate import Predictions
 
 _ARRAYS = ("guesses", "confidence", "right", "losses")
+# A sum of shares in float32 may be a little more than all.
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,18 @@ def read_answers(path: Path, classes: int) -> Answers:
         raise VitrailError(f"cannot be read ({error})", where=str(path)) from None
     shape = found.guesses.shape
     fits = len(shape) == 2 and shape[1] and found.right.shape == found.confidence.shape == shape
-    if not fits or found.losses.shape != shape[:1] or not shape[0] or found.guesses.max() >= classes:
+    if not fits or found.losses.shape != shape[:1] or not shape[0] or not _are_classes(found.guesses, classes):
         raise VitrailError("holds other arrays than those of a run", where=str(path))
-    if labels is not None and (labels.shape != shape[:1] or labels.min() < 0 or labels.max() >= classes):
+    sure = found.confidence[~np.isnan(found.confidence)]
+    if sure.size and (sure.min() < 0 or sure.max() > 1 + _ROUNDING):
+        raise VitrailError("holds other probabilities than those of a run", where=str(path))
+    if labels is not None and (labels.shape != shape[:1] or not _are_classes(labels, classes)):
         raise VitrailError("holds other labels than those of a run", where=str(path))
     return Answers(found, labels, digest)
+
+
+def _are_classes(numbers: np.ndarray, classes: int) -> bool:
+    return numbers.dtype.kind in "iu" and int(numbers.min()) >= 0 and int(numbers.max()) < classes
 
 
 def _first_is_right(source: Source, predictions: Predictions) -> np.ndarray:

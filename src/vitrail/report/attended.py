@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
 
-from vitrail.config import Preprocessing
 from vitrail.data import Part, Source, evaluation_batches
 from vitrail.errors import VitrailError
 from vitrail.evaluate.subject import Subject
 from vitrail.models import VisionTransformer
+from vitrail.report.as_seen import as_seen
 from vitrail.report.pictures import Pictures
 
 # Multiply-adds that a page may cost where there is no GPU: some ten seconds.
@@ -66,17 +64,10 @@ def _rolled_out(subject: Subject, source: Source, chosen: Sequence[int], picture
     (batch,) = evaluation_batches(part, preparation, batch_size=len(chosen))
     drawn: dict[int, str] = {}
     for index, image, shares in zip(chosen, batch.images, attention_rollout(subject.model, batch.images), strict=True):
-        seen = _as_seen(image, preparation.preprocessing)
+        seen = 255 * as_seen(image[None], preparation.preprocessing)[0]
         mask = overlay_mask(shares.numpy(), seen.shape[:2], subject.model.config.pixels_per_patch)
         warm = 255 * colormaps["inferno"](mask)[:, :, :3]
         # Brightness alone would say nothing about the dark parts of an image.
         mixed = Image.fromarray(((1 - _HEAT) * seen + _HEAT * warm).round().astype(np.uint8))
         drawn[index] = pictures.drawn(mixed, words="where the network looked")
     return drawn
-
-
-def _as_seen(image: Tensor, preprocessing: Preprocessing) -> np.ndarray:
-    """What the network was given, as colours from 0 to 255: (height, width, 3)."""
-    mean, std = (torch.tensor(values)[:, None, None] for values in (preprocessing.mean, preprocessing.std))
-    pixels = (image.cpu().float() * std + mean).clamp(0, 1) * 255
-    return pixels.expand(3, -1, -1).permute(1, 2, 0).numpy()

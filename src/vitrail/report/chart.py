@@ -132,7 +132,7 @@ class Chart:
 
     def _epochs(self) -> list[float]:
         """Round epoch numbers, few enough to be written beside each other."""
-        if self.steps_per_epoch is None:
+        if self.steps_per_epoch is None or not self.last_step:
             return []
         whole = self.last_step / self.steps_per_epoch
         step = max(1.0, round_step(whole / _EPOCH_LABELS)) if whole >= 1 else round_step(whole / 3)
@@ -167,7 +167,9 @@ class Chart:
         anchor, shift = ("end", -9) if near_end else ("start", 9)
         return (
             f'<circle class="star" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
-            f'<text class="told" x="{x + shift:.1f}" y="{y + 28:.1f}" text-anchor="{anchor}">{text(told)}</text>'
+            # At the ground, where no curve is when the best is above.
+            f'<text class="told" x="{x + shift:.1f}" y="{_TOP + self._depth - 8:.1f}" text-anchor="{anchor}">'
+            f"{text(told)}</text>"
         )
 
     def _strips(self, lines: list[Line]) -> str:

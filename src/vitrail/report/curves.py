@@ -1,12 +1,11 @@
 """How a run went over its steps: loss, accuracy, learning rate, speed and waiting for data."""
 
-import math
 from collections.abc import Callable
 
 from vitrail.report.axes import Axis, linear_axis, loss_axis, share_axis
 from vitrail.report.chart import Chart, Line, Mark, Point
 from vitrail.report.events import marked
-from vitrail.report.numbers import percent
+from vitrail.report.numbers import is_number, percent
 from vitrail.report.story import Story
 from vitrail.train.length import total_steps
 from vitrail.train.log import Record
@@ -111,8 +110,3 @@ def _share_from_zero(values: list[float]) -> Axis:
 def percent_tick(value: float) -> str:
     """A share on an axis."""
     return f"{100 * value:.4g}%"
-
-
-def is_number(value: object) -> bool:
-    """Whether it can be drawn."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

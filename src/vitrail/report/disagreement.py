@@ -7,12 +7,16 @@ import numpy as np
 
 from vitrail.data import Source
 from vitrail.data.check.words import counted, number, text
+from vitrail.report.document import wide
 from vitrail.report.mistakes import shot
 from vitrail.report.numbers import percent
 from vitrail.report.pictures import Pictures
 from vitrail.report.story import Story
 
 _SHOWN = 12
+# What is seen less often than this is no accident, as most people count.
+_CHANCE = 0.05
+_CLASSES = 40
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ def why_not(first: Story, second: Story) -> str:
     ours, theirs = _digest(first), _digest(second)
     if ours is None or theirs is None:
         return "which images they were measured on is not known any more."
+    if ours != theirs and first.record.classes != second.record.classes:
+        return "their classes do not have the same names."
     if ours != theirs:
         return "they were measured on different images."
     return ""
@@ -87,16 +93,50 @@ def disagreement_parts(letters: tuple[str, str], stories: tuple[Story, Story]) -
     galleries = ""
     for letter, chosen, wrong in ((a, found.first, stories[1]), (b, found.second, stories[0])):
         if len(chosen):
-            galleries += f"<h3>Only {letter} is right</h3>{_gallery(wrong, chosen, source)}"
-    return f"<p>{_verdict(letters, found)}</p>{table}{galleries}"
+            other = b if letter == a else a
+            galleries += f"<h3>Only {letter} is right</h3>{_gallery(other, wrong, chosen, source)}"
+    return f"<p>{_verdict(letters, found)}</p>{table}{_by_class(letters, stories)}{galleries}"
 
 
-def _gallery(wrong: Story, chosen: np.ndarray, source: Source) -> str:
+def _by_class(letters: tuple[str, str], stories: tuple[Story, Story]) -> str:
+    """The accuracy of each class by both, where they differ most first."""
+    classes, labels = stories[0].record.classes, stories[0].labels
+    if labels is None:
+        return ""
+    shares = []
+    for story in stories:
+        assert story.predictions is not None
+        right = np.bincount(labels, story.predictions.right[:, 0], minlength=len(classes))
+        shares.append(right / np.maximum(np.bincount(labels, minlength=len(classes)), 1))
+    images = np.bincount(labels, minlength=len(classes))
+    apart = np.abs(shares[0] - shares[1])
+    order = sorted(np.flatnonzero(images).tolist(), key=lambda one: (-apart[one], one))
+    rows = "".join(
+        f'<tr><td>{text(classes[one])}</td><td class="n">{number(int(images[one]))}</td>'
+        f'<td class="n">{percent(float(shares[0][one]))}</td><td class="n">{percent(float(shares[1][one]))}</td></tr>'
+        for one in order[:_CLASSES]
+    )
+    heads = f'<th>class<th class="n">images<th class="n">{letters[0]} right<th class="n">{letters[1]} right'
+    more = (
+        ""
+        if len(order) <= _CLASSES
+        else f'<p class="more">and {counted(len(order) - _CLASSES, "more class", "more classes")}</p>'
+    )
+    return (
+        "<h3>Class by class, where they differ most first</h3>"
+        + wide("Classes", f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>")
+        + more
+    )
+
+
+def _gallery(letter: str, wrong: Story, chosen: np.ndarray, source: Source) -> str:
+    """The images that one of the two takes for something else."""
     assert wrong.predictions is not None
     config = wrong.record.config
     pictures = Pictures(source, is_grey=config.model.channels == 1)
     shots = "".join(
-        shot(source, wrong.predictions, pictures, int(index), config.data.data) for index in chosen[:_SHOWN]
+        shot(source, wrong.predictions, pictures, int(index), config.data.data, who=f"{letter} takes it for")
+        for index in chosen[:_SHOWN]
     )
     hidden = len(chosen) - _SHOWN
     more = f'<p class="more">and {number(hidden)} more</p>' if hidden > 0 else ""
@@ -106,15 +146,19 @@ def _gallery(wrong: Story, chosen: np.ndarray, source: Source) -> str:
 def _verdict(letters: tuple[str, str], found: Disagreement) -> str:
     differing = len(found.first) + len(found.second)
     if not differing:
-        return "Both are right about the same images."
+        return "<b>There is no difference.</b> Both are right about the same images."
     ahead, more = (letters[0], found.first) if len(found.first) >= len(found.second) else (letters[1], found.second)
     if len(found.first) == len(found.second):
-        return f"They differ on {counted(differing, 'image')}, and each is right about half of them."
+        return (
+            f"<b>There is no clear difference.</b> They differ on {counted(differing, 'image')}, and each is right "
+            "about half of them."
+        )
     chance = found.chance
     odds = "less than 0.1 %" if chance < 0.001 else percent(chance)
+    verdict = f"{ahead} is better on these images." if chance <= _CHANCE else "There is no clear difference."
     return (
-        f"They differ on {counted(differing, 'image')}, of which {ahead} has {number(len(more))} right. Of two models "
-        f"that are equally good, so uneven a split is seen in {odds} of cases (sign test)."
+        f"<b>{verdict}</b> They differ on {counted(differing, 'image')}, of which {ahead} has {number(len(more))} "
+        f"right. Of two models that are equally good, so uneven a split is seen in {odds} of cases (sign test)."
     )
 
 

@@ -12,6 +12,8 @@ from vitrail.data.check.words import counted
 from vitrail.report.figures import SOFT, Figure
 
 _NAMED = 4
+# Shares of what equal attention gives: heads that cannot be told from it, and heads that look near.
+_ALIKE, _LOCAL = 0.06, 0.5
 
 
 @dataclass(frozen=True)
@@ -36,20 +38,23 @@ def distance_figure(found: Distances) -> Figure:
     """A dot for each head of each layer."""
     mean, images = found.mean, len(found.per_image)
     low, high = mean.min(axis=1), mean.max(axis=1)
+    ends = [0, -1] if len(found.layers) > 1 else [0]
+    told = [f"{_span(low[end], high[end])} in layer {found.layers[end]}" for end in ends]
     return Figure(
         name="distance",
         title="Mean attention distance by head and depth",
         caption=(
             f"Each dot is a head: how many pixels away it looks on average over {counted(images, 'image')}, "
-            f"between {low[0]:.0f} and {high[0]:.0f} in layer {found.layers[0]} and between {low[-1]:.0f} and "
-            f"{high[-1]:.0f} in layer {found.layers[-1]}; equal attention to all patches would give "
-            f"{found.uniform:.0f} (dashed). It is meanᵢ Σⱼ Aᵢⱼ dᵢⱼ over patches i and j, with A = softmax(q kᵀ / "
+            f"{' and '.join(told)}; equal attention to all patches would give {pixels(found.uniform)} (dashed)"
+            f"{_meaning(mean, found.uniform)}. It is meanᵢ Σⱼ Aᵢⱼ dᵢⱼ over patches i and j, with A = softmax(q kᵀ / "
             "√d) without the rows and columns of class token and registers and not rescaled, and dᵢⱼ the "
             "distance between the centres of two patches in pixels."
         ),
-        seen=(
-            f"layer {found.layers[0]}: {low[0]:.0f} to {high[0]:.0f} px; layer {found.layers[-1]}: {low[-1]:.0f} to "
-            f"{high[-1]:.0f} px; equal attention: {found.uniform:.0f} px"
+        seen="; ".join(
+            [
+                *(f"layer {found.layers[end]}: {_span(low[end], high[end])} px" for end in ends),
+                f"equal attention: {pixels(found.uniform)} px",
+            ]
         ),
         draw=lambda _: _drawn(found),
         numbers={
@@ -66,6 +71,26 @@ def distance_figure(found: Distances) -> Figure:
             "mean": mean.tolist(),
         },
     )
+
+
+def pixels(value: float) -> str:
+    """A number of pixels: whole ones, and two digits where there are few."""
+    return f"{value:.{2 if value < 1 else 1 if value < 10 else 0}f}"
+
+
+def _span(low: float, high: float) -> str:
+    return pixels(low) if pixels(low) == pixels(high) else f"{pixels(low)} to {pixels(high)}"
+
+
+def _meaning(mean: np.ndarray, uniform: float) -> str:
+    """What the numbers of this network come to."""
+    if not uniform:
+        return ""
+    share = mean / uniform
+    if np.abs(share - 1).max() < _ALIKE:
+        return ", and every head looks about as far as that: none has learnt to look near or far"
+    local, heads = int((share < _LOCAL).sum()), share.size
+    return f"; {local} of {counted(heads, 'head')} {'looks' if local == 1 else 'look'} less than half as far as that"
 
 
 def _drawn(found: Distances) -> Canvas:

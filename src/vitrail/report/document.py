@@ -13,6 +13,8 @@ from vitrail.report.style import STYLE
 
 # A short page needs no list of its parts.
 _FEW = 3
+MARKED = 2000
+"""Bytes at the beginning of a page that say which command made it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def wide(label: str, table: str) -> str:
 
 def is_ours(content: bytes, generator: str) -> bool:
     """Whether a file is a page of this generator, which may be written anew."""
-    return _mark(generator).encode() in content[:2000]
+    return _mark(generator).encode() in content[:MARKED]
 
 
 def _mark(generator: str) -> str:

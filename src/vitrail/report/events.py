@@ -55,6 +55,10 @@ def _processes(event: Record) -> str:
     )
 
 
+def _resumed(event: Record) -> str:
+    return f"The run was stopped, and went on from step {event['step']:,}."
+
+
 def _length(event: Record) -> str:
     return f"At step {event['step']:,} the time limit set the length of the run to {_number(event, 'steps')} steps."
 
@@ -70,6 +74,7 @@ _TOLD: dict[str, Callable[[Record], str]] = {
     "micro_batch": _micro_batch,
     "processes": _processes,
     "length": _length,
+    "resumed": _resumed,
 }
 
 

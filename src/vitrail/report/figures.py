@@ -25,6 +25,8 @@ _SMALL = 160
 _SVG_DPI = 200
 # Of a picture, in inches.
 _SIDE = 1.25
+# Of half of the two lines below it.
+_LINES = 0.17
 _THEME = {INK: f"var(--ink, {INK})", SOFT: f"var(--soft, {SOFT})", PAPER: f"var(--card, {PAPER})"}
 
 
@@ -62,14 +64,19 @@ def as_svg(figure: Figure, *, themed: bool = False) -> str:
     drawn = file.getvalue()
     drawn = drawn[drawn.index("<svg") :]
     drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
-    drawn = re.sub(r'\bid="([^"]+)"', rf'id="{figure.name}-\1"', drawn)
-    drawn = re.sub(r'(url\(#|href="#)', rf"\g<1>{figure.name}-", drawn)
-    # The rest of a clip path or a marker, which are only letters and numbers, is not touched by the colours.
-    if themed:
-        for colour, variable in _THEME.items():
-            drawn = drawn.replace(f": {colour}", f": {variable}")
+    # Tags alone: a name between them may look like anything.
+    drawn = re.sub(r"<[a-z][^>]*>", lambda tag: _own(tag[0], figure.name, themed), drawn)
     told = html.escape(f"{figure.title}. {figure.caption}")
     return drawn.replace("<svg ", f'<svg role="img" aria-label="{told}" ', 1)
+
+
+def _own(tag: str, name: str, themed: bool) -> str:
+    """A tag with the ids of one figure and, themed, with the colours of the page."""
+    tag = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', tag)
+    tag = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", tag)
+    for colour, variable in _THEME.items() if themed else ():
+        tag = tag.replace(f": {colour}", f": {variable}")
+    return tag
 
 
 def as_png(figure: Figure, dpi: int = 300) -> bytes:
@@ -109,8 +116,11 @@ def show(axes: Axes, picture: np.ndarray, *, sharp: bool = False, **how: Any) ->
 
 def pairs(rows: int, across: int, tall: float) -> tuple[Canvas, np.ndarray]:
     """Room for pairs of pictures, with air between the pairs; every third column is empty."""
-    canvas = Canvas(figsize=(across * 2.12 * _SIDE, rows * (_SIDE * tall + 0.24) + 0.24), layout="constrained")
-    canvas.get_layout_engine().set(w_pad=0.015, h_pad=0.03, wspace=0.0, hspace=0.0)  # type: ignore[union-attr]
+    height = rows * (_SIDE * tall + 2 * _LINES) + 0.2
+    canvas = Canvas(figsize=(across * 2.12 * _SIDE, height), layout="constrained")
+    # Words below take no part in the layout, so the room for them is said here: between rows, and below the last.
+    rest = (0, _LINES / height, 1, 1 - _LINES / height)
+    canvas.get_layout_engine().set(w_pad=0.015, h_pad=0.7 * _LINES, wspace=0, hspace=0, rect=rest)  # type: ignore[union-attr]
     places = canvas.subplots(rows, 3 * across - 1, squeeze=False, width_ratios=([1, 1, 0.06] * across)[:-1])
     for axes in places.flat:
         axes.set_axis_off()
@@ -118,9 +128,9 @@ def pairs(rows: int, across: int, tall: float) -> tuple[Canvas, np.ndarray]:
 
 
 def below(axes: Axes, words: str, *, at_the_right: bool = False) -> None:
-    """Words under a picture, which may be longer than the picture is wide."""
+    """A line or two under a picture, which may be longer than the picture is wide."""
     place, side = (1, "right") if at_the_right else (0, "left")
-    text = axes.text(place, -0.04, words, transform=axes.transAxes, va="top", ha=side, fontsize=6.5)
+    text = axes.text(place, -0.04, words, transform=axes.transAxes, va="top", ha=side, fontsize=6.5, linespacing=1.3)
     text.set_in_layout(False)
 
 

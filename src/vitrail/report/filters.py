@@ -15,22 +15,45 @@ def filters_figure(found: Filters) -> Figure:
     """A grid of principal components, the one that explains most first."""
     count, height, width, channels = found.components.shape
     share = float(found.shares.sum())
+    numbers = height * width * channels
+    # Centred, so many filters span one dimension less.
+    is_all = count >= min(found.count - 1, numbers)
+    half = int(np.searchsorted(np.cumsum(found.shares.numpy()), 0.5 * share)) + 1
+    told = (
+        f"all there are of so few {'pixels' if count == numbers else 'filters'}, the first {half} with half of their "
+        "variance"
+        if is_all
+        else f"{share:.0%} of their variance together (of noise it would be {share_of_noise(found):.0%})"
+    )
     kind = "RGB embedding filters" if channels == 3 else "Embedding filters"
     return Figure(
         name="filters",
         title=f"{kind}: first {count} principal components",
         caption=(
             f"The {count} patterns of {height}x{width} pixels that explain most of how the {found.count:,} "
-            f"filters of the {found.layer} differ, {share:.0%} of their variance together; a network that has "
+            f"filters of the {found.layer} differ, {told}; a network that has "
             "learnt shows edges, waves and colours, one that has not shows noise. They are the first right "
             "singular vectors V of the filters as centred rows, E − mean(E) = U S Vᵀ, each brought to 0 .. 1 by "
             "its own least and largest number."
         ),
-        seen=f"{count} components explain {share:.0%} of {found.count:,} filters of {height}x{width} pixels",
+        seen=(
+            f"{count} components are all that {found.count:,} filters of {height}x{width} pixels can have"
+            if is_all
+            else f"{count} components explain {share:.0%} of {found.count:,} filters of {height}x{width} pixels"
+        ),
         draw=lambda _: _drawn(found, kind),
         numbers={"filters": found.components.numpy(), "filter_shares": found.shares.numpy()},
         facts={"layer": found.layer, "filters": found.count, "components": count, "explained": share},
     )
+
+
+def share_of_noise(found: Filters) -> float:
+    """What as many components explain of as many filters whose numbers are random."""
+    values = np.random.default_rng(0).normal(size=(found.count, found.components[0].numel()))
+    values -= values.mean(axis=0)
+    narrow = values if values.shape[0] <= values.shape[1] else values.T
+    variance = np.linalg.eigvalsh(narrow @ narrow.T)[::-1]
+    return float(variance[: len(found.components)].sum() / variance.sum())
 
 
 def _drawn(found: Filters, kind: str) -> Canvas:

@@ -8,8 +8,8 @@ from vitrail.config import BitConfig, ModelConfig, ResNetConfig, times
 from vitrail.data.check.words import counted, number, text
 from vitrail.evaluate import interval
 from vitrail.models import build
-from vitrail.report.curves import is_number, points
-from vitrail.report.numbers import duration, percent
+from vitrail.report.curves import points
+from vitrail.report.numbers import duration, is_number, loss_words, percent
 from vitrail.report.story import Story
 from vitrail.report.summary import account, score
 
@@ -32,6 +32,8 @@ def state(story: Story) -> str:
         return '<span class="verdict fine">finished</span>'
     if story.has_diverged:
         return f'<span class="verdict bad">diverged at step {number(story.step)}</span>'
+    if story.is_stopped:
+        return f'<span class="verdict open">stopped at step {number(story.step)} of {number(story.steps)}</span>'
     return f'<span class="verdict open">at step {number(story.step)} of {number(story.steps)}</span>'
 
 
@@ -66,7 +68,8 @@ def selection(story: Story) -> str:
     if story.done is None:
         yet = " yet" * (not story.has_diverged)
         now = " It is being trained right now: this page shows how far it had come." if story.is_live else ""
-        return f"The run has not come to its end, so its model has not been measured{yet}.{now}"
+        stopped = f" {stop_words(story)}" if story.is_stopped else ""
+        return f"The run has not come to its end, so its model has not been measured{yet}.{now}{stopped}"
     if story.split is None:
         return (
             "Nothing was held out and no test split was measured, so nothing here says how good the model is on "
@@ -82,6 +85,13 @@ def selection(story: Story) -> str:
     if config.train.keep == "last":
         return f"No test split was measured. The last model was kept and measured on {images}, which chose nothing."
     return f"No test split was measured: {_best_of(story, images)}."
+
+
+def stop_words(story: Story) -> str:
+    """That a run was stopped, and how to go on with it; empty for any other."""
+    if not story.is_stopped:
+        return ""
+    return f"It was stopped at step {number(story.step)}, by a signal or by the machine. To go on: {story.resume}"
 
 
 def _best_of(story: Story, images: str) -> str:
@@ -121,12 +131,12 @@ def _cards(story: Story) -> str:
     cards: list[tuple[str, str]] = []
     if best is not None and story.split != "held_out" and whole is None:
         where = f"epoch {story.epoch(best['step']):.1f}"
-        images = counted(best["images"], "held-out image") if "images" in best else "held-out images"
+        images = counted(best["images"], "held-out image") if is_number(best.get("images")) else "held-out images"
         cards.append((percent(best["accuracy"]), f"best on {images}, {where}"))
     if metrics is not None:
         if len(record.classes) > _TOP:
             cards.append((percent(metrics.top5), f"{split_words(story)}, within five guesses{of_seed}"))
-        cards.append((f"{metrics.loss:.3f}", f"{split_words(story)} loss{of_seed}"))
+        cards.append((loss_words(metrics.loss, 3), f"{split_words(story)} loss{of_seed}"))
     seconds = whole.seconds if whole else story.done.get("seconds") if story.done else None
     if seconds is None:
         seconds = max((value for _, value in points(story.training, "seconds")), default=None)

@@ -5,12 +5,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, get_args
 
 import numpy as np
 import torch
 
+from vitrail.config.figures import USUAL, WITHOUT_IMAGES, FigureName
 from vitrail.data import Part, Preparation, Source, evaluation_batches
+from vitrail.data.sources.parts import evenly
 from vitrail.errors import DataError, UsageError, VitrailError
 from vitrail.inspect import (
     Filters,
@@ -24,7 +25,14 @@ from vitrail.inspect import (
     reading_maps,
     uniform_distance,
 )
-from vitrail.inspect.looking import chosen_layers, images_at_a_time, looking, transformer
+from vitrail.inspect.looking import (
+    NoAttention,
+    chosen_layers,
+    images_at_a_time,
+    looking,
+    probabilities,
+    transformer,
+)
 from vitrail.inspect.reading import WORDS
 from vitrail.models import Classifier
 from vitrail.report.distance import Distances, distance_figure
@@ -38,16 +46,11 @@ from vitrail.report.rollout import rollout_figure
 from vitrail.report.shown import Shown
 from vitrail.report.three_panels import three_panels
 
-FigureName = Literal["filters", "positions", "distance", "figure-7", "rollout", "lens", "maps", "occlusion"]
-FIGURES: tuple[FigureName, ...] = get_args(FigureName)
-WITHOUT_IMAGES: tuple[FigureName, ...] = ("filters", "positions")
-# Covering takes hundreds of passes per image, and maps are for one image.
-USUAL: tuple[FigureName, ...] = ("filters", "positions", "distance", "figure-7", "rollout", "lens")
-
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Told what is done and how often; gives a function that is told how many more are done."""
 
-_WINDOW = 3
+# Of a small grid three patches would be half of it, or all.
+_WINDOW, _WINDOW_OF_FEW, _FEW_PATCHES = 3, 1, 4
 # So that one hears of progress.
 _MOST_AT_A_TIME = 32
 
@@ -77,6 +80,22 @@ class LeftOut:
 
     name: str
     error: VitrailError
+
+
+def grouped(left_out: Iterable[LeftOut]) -> list[LeftOut]:
+    """The same with figures that lack one thing told together, so that nothing is said twice."""
+    found: dict[str, list[LeftOut]] = {}
+    for one in left_out:
+        found.setdefault("" if isinstance(one.error, NoAttention) else str(one.error), []).append(one)
+    return [_together(several) for several in found.values()]
+
+
+def _together(several: Sequence[LeftOut]) -> LeftOut:
+    first = several[0].error
+    names = ", ".join(one.name for one in several)
+    if len(several) > 1 and isinstance(first, NoAttention):
+        return LeftOut(names, NoAttention(first.came.partition(",")[0], wanted=first.wanted, fix=first.fix))
+    return LeftOut(names, first)
 
 
 def each_figure(
@@ -167,9 +186,10 @@ class _Look:
 
     def make_occlusion(self) -> Figure:
         shown = self._shown
-        there = covers(self.model, _WINDOW)
+        window = _WINDOW if min(self.model.config.grid) > _FEW_PATCHES else _WINDOW_OF_FEW
+        there = covers(self.model, window)
         with self.progress("covering", len(shown) * len(there.boxes)) as advance:
-            drops = occlusion(self.model, shown.images, window=_WINDOW, advance=advance)
+            drops = occlusion(self.model, shown.images, window=window, advance=advance)
         return occlusion_figure(drops.numpy(), shown, there)
 
     @cached_property
@@ -186,7 +206,7 @@ class _Look:
 
     @cached_property
     def _places(self) -> np.ndarray:
-        return spread(len(self._given[0]), self.most_shown)
+        return evenly(len(self._given[0]), self.most_shown)
 
     @cached_property
     def _shown(self) -> Shown:
@@ -202,15 +222,23 @@ class _Look:
             guesses=guesses,
             confidence=sure,
             labels=self.model.labels,
+            truths=self._truths(places),
         )
 
-    def _answers(self, images: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    def _truths(self, places: np.ndarray) -> tuple[int, ...] | None:
+        """The class of each image by the numbers of the network, where its data and the network mean the same ones."""
+        source, labels = self._given[0], self.model.labels
+        if labels is None or source.labels.is_multi or not set(source.classes) <= set(labels):
+            return None
+        return tuple(labels.index(source.classes[number]) for number in source.labels.values[places])
+
+    def _answers(self, images: torch.Tensor) -> tuple[np.ndarray | None, np.ndarray | None]:
         if not self.model.config.num_classes:
-            return np.zeros(len(images), np.int64), np.zeros(len(images))
+            return None, None
         weight = next(self.model.parameters())
         with looking(self.model):
             outputs = [self.model(image.to(weight.device, weight.dtype)) for image in images.split(1)]
-        sure, guesses = torch.softmax(torch.cat(outputs).float(), dim=-1).max(dim=-1)
+        sure, guesses = probabilities(self.model, torch.cat(outputs)).max(dim=-1)
         return guesses.cpu().numpy(), sure.cpu().numpy()
 
     @cached_property
@@ -227,11 +255,12 @@ class _Look:
         transformer(self.model, "layer to read between the blocks")
         probability, guesses = [], []
         for batch in self._batches("logit lens"):
-            shares = torch.softmax(logit_lens(self.model, batch), dim=-1)
+            shares = probabilities(self.model, logit_lens(self.model, batch))
             final = shares[-1].argmax(dim=-1)
             probability.append(shares.gather(2, final.expand(len(shares), -1)[..., None]).squeeze(2).numpy())
             guesses.append(shares.argmax(dim=-1).numpy())
-        return Lens(np.concatenate(probability, axis=1), np.concatenate(guesses, axis=1))
+        squashed = "sigmoid" if self.model.provenance.get("loss") == "sigmoid" else "softmax"
+        return Lens(np.concatenate(probability, axis=1), np.concatenate(guesses, axis=1), squashed)
 
     def _batches(self, what: str) -> Iterator[torch.Tensor]:
         source, preparation = self._given
@@ -247,11 +276,6 @@ class _Look:
         if self.source is None or self.preparation is None:
             raise UsageError("there are no images", wanted="some to send through the network")
         return self.source, self.preparation
-
-
-def spread(count: int, most: int) -> np.ndarray:
-    """So many places of a source as are wanted, evenly spread over it; all of them when there are no more."""
-    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).round().astype(np.int64)
 
 
 def _listed(layers: list[int]) -> str:

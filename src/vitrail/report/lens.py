@@ -24,6 +24,8 @@ class Lens:
     """Of the final answer, (depth + 1, images)."""
     guesses: np.ndarray
     """The first guess after each layer, (depth + 1, images)."""
+    squashed: str = "softmax"
+    """How logits become probabilities: softmax, or sigmoid where each class was learnt by itself."""
 
     @property
     def agreement(self) -> np.ndarray:
@@ -35,16 +37,27 @@ def lens_figure(found: Lens, shown: Shown, places: np.ndarray) -> Figure:
     """A line for each image that is shown, and the mean over all; `places` are those of the shown among all."""
     depth, images = found.probability.shape[0] - 1, found.probability.shape[1]
     settled = next(layer for layer in range(depth + 1) if (found.agreement[layer:] >= 0.5).all())
+    few = min(len(shown), _MOST_LINES)
+    lines = "Each coloured line is an image"
+    if images > few:
+        lines += (
+            f", the black one the mean over all {images:,}, and the dashed one the share of first guesses that are "
+            "the final ones already"
+        )
     return Figure(
         name="lens",
         title="The answer after each layer",
         caption=(
             "How probable the final answer is when the head reads the tokens after each layer, for "
-            f"{counted(images, 'image')} (0 is the embedding); from {settled} layers on, at least half of the "
-            "first guesses are the final ones. It is softmax(head(LN(z_l))) at the class that the whole network "
-            "answers, with z_l of equations (2) and (3) and the final LayerNorm and head as they are."
+            f"{counted(images, 'image')} (0 is the embedding). {lines}. {_settled_words(settled, depth)} It is "
+            f"{found.squashed}(head(LN(z_l))) at the class that the whole network answers, with z_l of equations "
+            "(2) and (3) and the final LayerNorm and head as they are."
         ),
-        seen=f"half of the first guesses are final from {settled} of {depth} layers on",
+        seen=(
+            f"half of the first guesses are final after {settled} of {depth} layers"
+            if settled
+            else "half of the first guesses are final before the first layer"
+        ),
         draw=lambda naming: _drawn(found, shown, places, naming),
         numbers={"lens_probability": found.probability.astype(np.float32), "lens_guesses": found.guesses},
         facts={
@@ -57,14 +70,25 @@ def lens_figure(found: Lens, shown: Shown, places: np.ndarray) -> Figure:
     )
 
 
+def _settled_words(settled: int, depth: int) -> str:
+    if not settled:
+        return (
+            "Before the first layer half of the first guesses are the final ones, so this network says much the same "
+            "whatever its layers find."
+        )
+    if settled == depth:
+        return f"Only after the last of {depth} layers are half of the first guesses the final ones."
+    return f"After {settled} of {depth} layers at least half of the first guesses are the final ones."
+
+
 def _drawn(found: Lens, shown: Shown, places: np.ndarray, naming: Naming) -> Canvas:
-    canvas = Canvas(figsize=(5.6, 3.2), layout="constrained")
+    canvas = Canvas(figsize=(6.6, 3.2), layout="constrained")
     axes = canvas.subplots()
     depths = np.arange(len(found.probability))
     few = min(len(shown), _MOST_LINES)
     colours = colormaps["turbo"](np.linspace(0.1, 0.9, max(few, 2)))
     for number in range(few):
-        name = f"{number + 1}: {naming(int(shown.guesses[number]))}"
+        name = f"{shown.file(number)}: {shown.guess(number, naming)}"
         line = found.probability[:, places[number]]
         axes.plot(depths, line, color=colours[number], linewidth=1.1, alpha=0.9, label=name)
     if found.probability.shape[1] > few:

@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from vitrail.data.check.words import counted
 from vitrail.report.figures import Figure, show
 from vitrail.report.shown import Shown
 
@@ -13,16 +14,18 @@ _SIDE = 0.62
 def maps_figure(maps: np.ndarray, layers: tuple[int, ...], shown: Shown, read: str) -> Figure:
     """A row for each layer, a column for each head; `maps` is (layers, heads, grid_h, grid_w) of the first image."""
     heads = maps.shape[1]
+    which = "layer" if len(layers) == 1 else "layers"
     some = f", of which the first {_MOST_HEADS} are drawn" if heads > _MOST_HEADS else ""
     return Figure(
         name="maps",
         title="Attention of single heads",
         caption=(
-            f"One image, and where each of the {heads} heads{some} of {len(layers)} layers looks, brighter for "
-            f"more; each map has a scale of its own. It is the row of {read} in A = softmax(q kᵀ / √d), without "
+            f"{shown.file(0)}, and where each of the {counted(heads, 'head')}{some} of "
+            f"{counted(len(layers), 'layer')} looks, brighter for more; each map has a scale of its own. It is "
+            f"the row of {read} in A = softmax(q kᵀ / √d), without "
             "the columns of class token and registers."
         ),
-        seen=f"{heads} heads of layers {', '.join(map(str, layers))} on one image",
+        seen=f"{counted(heads, 'head')} of {which} {', '.join(map(str, layers))} on {shown.file(0)}",
         draw=lambda _: _drawn(maps[:, :_MOST_HEADS], layers, shown.pictures[0]),
         numbers={"maps": maps.astype(np.float32), "maps_layers": np.array(layers)},
         facts={"image": shown.names[0], "layers": list(layers), "heads": heads, "read": read},

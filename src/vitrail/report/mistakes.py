@@ -47,14 +47,23 @@ def gallery(
     return f'<div class="{look}">{first}</div>{folded}'
 
 
-def shot(source: Source, predictions: Predictions, pictures: Pictures, index: int, data: str, beside: str = "") -> str:
-    """An image with what it is, what it was taken for, and where it lies."""
+def shot(
+    source: Source,
+    predictions: Predictions,
+    pictures: Pictures,
+    index: int,
+    data: str,
+    beside: str = "",
+    who: str = "taken for",
+) -> str:
+    """An image with what it is, what it was taken for, by whom where there are several, and where it lies."""
     classes = source.classes
     true = ", ".join(classes[one] for one in source.labels.classes_of(index)) or "none of the classes"
     guess, sure = classes[predictions.guesses[index, 0]], predictions.confidence[index, 0]
     second = f'<div class="frame">{beside}</div>' if beside else ""
     return (
         f'<figure><div class="frames"><div class="frame">{pictures.of(index)}</div>{second}</div><figcaption>'
-        f'<span class="truth">{text(true)}</span><span class="guess">{text(guess)} <i>{percent(float(sure))}</i></span>'
+        f'<span class="truth">{text(true)}</span><span class="guess"><i>{who}</i> {text(guess)} '
+        f"<i>{percent(float(sure))}</i></span>"
         f'<span class="path">{path(source.where(index), data)}</span></figcaption></figure>'
     )

@@ -6,39 +6,43 @@ from typing import Any
 
 from vitrail.config import to_json
 from vitrail.data.check.words import counted, text
-from vitrail.evaluate.subject import Subject
+from vitrail.models import Classifier
 from vitrail.report.again import flat
 from vitrail.report.document import Section, document
 from vitrail.report.headline import network_words, parameters, short_count
 from vitrail.report.page import GENERATOR
-from vitrail.report.parts import figure_sections
+from vitrail.report.parts import learnt_sections
+from vitrail.weights.fingerprint import fingerprint
 
 _CLASSES = 1000
+_UNKNOWN = "The file does not say; commands that send images through it ask for --preprocessing."
 
 
-def model_page(subject: Subject) -> str:
+def model_page(model: Classifier, path: Path) -> str:
     """The whole document; without images there is nothing that only they could show."""
-    config = subject.model.config
-    name = text(Path(subject.name).resolve().name)
+    config = model.config
+    name = text(path.resolve().name)
     header = f"<div><h1>{name}</h1><p>{network_words(config)}, {short_count(parameters(config))} parameters</p></div>"
-    return document(name, header, "", _sections(subject), generator=GENERATOR)
+    return document(name, header, "", _sections(model), generator=GENERATOR)
 
 
-def _sections(subject: Subject) -> Iterator[Section]:
-    model = subject.model
+def _sections(model: Classifier) -> Iterator[Section]:
     if model.metrics:
         lead = "As the model folder says; <b>vitrail evaluate</b> measures it again."
         yield Section("results", "How good it was found to be", lead, _facts(model.metrics))
-    yield from figure_sections(subject, None)
+    yield from learnt_sections(model, None, None)
     if model.labels:
         shown = ", ".join(map(text, model.labels[:_CLASSES]))
         more = f", and {len(model.labels) - _CLASSES:,} more" if len(model.labels) > _CLASSES else ""
         yield Section("classes", counted(len(model.labels), "class", "classes"), "", f"<p>{shown}{more}</p>")
-    yield Section("prepared", "How images are prepared for it", "", _facts(to_json(subject.preparation.preprocessing)))
+    known = model.preprocessing
+    title = "How images are prepared for it"
+    yield Section("prepared", title, "" if known else _UNKNOWN, _facts(to_json(known)) if known else "")
     if model.provenance:
         yield Section("origin", "Where it comes from", "", _facts(model.provenance))
     settings = f"<details><summary>Every setting</summary>{_facts(to_json(model.config))}</details>"
-    yield Section("network", "The network", f"Fingerprint sha256 {subject.fingerprint}", settings)
+    lead = f"Fingerprint sha256 {fingerprint(model.config, model.state_dict())}"
+    yield Section("network", "The network", lead, settings)
 
 
 def _facts(values: dict[str, Any]) -> str:

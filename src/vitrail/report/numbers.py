@@ -1,8 +1,22 @@
-"""Shares and times for people."""
+"""Shares, losses and times for people."""
+
+import math
+
+
+def is_number(value: object) -> bool:
+    """Whether it can be drawn."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def loss_words(loss: float, digits: int) -> str:
+    """A loss with so many digits behind the point, or that it is none."""
+    return f"{loss:.{digits}f}" if math.isfinite(loss) else "not finite"
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share as a percentage; what is not all is never rounded up to it."""
+    """A share as a percentage; what is not all is never rounded up to it, and what is no number is told so."""
+    if math.isnan(share):
+        return "no number"
     shown = f"{100 * share:.{digits}f}"
     if float(shown) == 100 and share < 1:
         shown = f"{100 - 10**-digits:.{digits}f}"

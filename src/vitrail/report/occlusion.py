@@ -28,9 +28,9 @@ def occlusion_figure(drops: np.ndarray, shown: Shown, there: Covers) -> Figure:
             f"{cover[0]}x{cover[1]} pixels makes the network less sure of its answer, in blue where it makes it "
             f"surer; below it the largest loss and gain, which are full colour from {_FULL:.0%} on. The value at "
             "a place is p(c | x) − p(c | x with the cover there) for the class c that the network answers "
-            "without a cover."
+            f"without a cover; at most a cover takes {_between(drops.max(axis=(1, 2)))} from it."
         ),
-        seen=f"a cover takes at most {drops.max(axis=(1, 2)).min():.0%} to {drops.max():.0%} from the answer",
+        seen=f"a cover takes at most {_between(drops.max(axis=(1, 2)))} from the answer",
         draw=lambda naming: _drawn(drops, shown, there.cell, naming),
         numbers={"occlusion": drops.astype(np.float32)},
         facts={
@@ -43,6 +43,11 @@ def occlusion_figure(drops: np.ndarray, shown: Shown, there: Covers) -> Figure:
         },
         labels=shown.named(),
     )
+
+
+def _between(values: np.ndarray) -> str:
+    low, high = f"{max(0.0, values.min()):.0%}", f"{max(0.0, values.max()):.0%}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _drawn(drops: np.ndarray, shown: Shown, cell: tuple[int, int], naming: Naming) -> Canvas:
@@ -59,7 +64,7 @@ def _drawn(drops: np.ndarray, shown: Shown, cell: tuple[int, int], naming: Namin
         if row == 0:
             left.set_title("Input", fontsize=8)
             right.set_title("Covered here", fontsize=8)
-        below(left, shown.answer(number, naming))
+        below(left, f"{shown.file(number)}\n{shown.answer(number, naming)}")
         below(right, f"−{max(0.0, drop.max()):.0%} to +{max(0.0, -drop.min()):.0%}", at_the_right=True)
     return canvas
 

@@ -17,7 +17,7 @@ from vitrail.report.curves import explanation
 from vitrail.report.document import Section, document
 from vitrail.report.events import sentences
 from vitrail.report.findings import findings_parts
-from vitrail.report.headline import header, hero, split_words
+from vitrail.report.headline import header, hero, split_words, stop_words
 from vitrail.report.numbers import percent
 from vitrail.report.parts import calibration_section, figure_sections, mistakes_section, notes_section
 from vitrail.report.pictures import Pictures
@@ -30,9 +30,12 @@ _READ = "Every file was read before the first step, and there was nothing to not
 
 
 def page(
-    story: Story, charts: dict[str, Chart], subject: Subject | None = None, findings: Findings | None = None
+    story: Story, charts: dict[str, Chart], subject: Subject | str | None = None, findings: Findings | None = None
 ) -> str:
-    """The whole document; `subject` is the model that was kept, `findings` what a check of the data said."""
+    """The whole document; `subject` is the model that was kept, or why it cannot be looked into.
+
+    `findings` are what a check of the data said.
+    """
     config = story.record.config
     return document(
         f"{text(config.recipe)} on {text(config.data.data)}",
@@ -44,14 +47,14 @@ def page(
 
 
 def _sections(
-    story: Story, charts: dict[str, Chart], subject: Subject | None, findings: Findings | None
+    story: Story, charts: dict[str, Chart], subject: Subject | str | None, findings: Findings | None
 ) -> Iterator[Section]:
     if story.summary is not None:
         first = f"What follows below is about seed {story.summary.seeds[0].seed}, whose model is kept."
         title = "Learning rates and seeds" if story.summary.rates else "Seeds"
         yield Section("whole", title, first, tables(story.summary))
     yield curves_section(story, charts)
-    if story.metrics is not None:
+    if story.metrics is not None or story.left_out:
         yield from _measured(story, subject)
     yield from figure_sections(subject, story.source)
     yield _data(story, findings)
@@ -74,7 +77,7 @@ def curves_section(story: Story, charts: dict[str, Chart]) -> Section:
     return Section("curves", "How it went", explanation(story), body)
 
 
-def _measured(story: Story, subject: Subject | None) -> Iterator[Section]:
+def _measured(story: Story, subject: Subject | str | None) -> Iterator[Section]:
     predictions, source = story.predictions, story.source
     if predictions is None:
         yield Section("classes", "Classes and mistakes", f"This part is left out. {text(story.left_out)}", "")
@@ -89,7 +92,11 @@ def _measured(story: Story, subject: Subject | None) -> Iterator[Section]:
     if mistakes is not None:
         yield mistakes
     if not is_multi and story.record.config.train.loss == "softmax":
-        yield calibration_section(calibrate(predictions))
+        if np.isfinite(predictions.confidence[:, 0]).all():
+            yield calibration_section(calibrate(predictions))
+        else:
+            lead = "The model gave answers that are no numbers: its weights are damaged, or its run diverged."
+            yield Section("calibration", "Can its word be trusted?", lead, "")
 
 
 def _classes(story: Story, predictions: Predictions, pictures: Pictures | None, *, is_multi: bool) -> Section:
@@ -122,6 +129,8 @@ def _data(story: Story, findings: Findings | None) -> Section:
 
 def _happened(story: Story) -> Section:
     told = sentences(story.events)
+    if stopped := stop_words(story):
+        told.append(stopped)
     if story.has_diverged:
         told.append("The loss was not finite after three returns to a checkpoint: diverged.json names the last files.")
     if not told:

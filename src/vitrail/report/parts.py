@@ -4,13 +4,14 @@ import base64
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from vitrail.data import Part, Source
+from vitrail.config.figures import WITHOUT_IMAGES, FigureName
+from vitrail.data import Part, Preparation, Source
 from vitrail.data.check.words import text
+from vitrail.data.sources.parts import evenly
 from vitrail.evaluate import Predictions
 from vitrail.evaluate.calibration import Calibration
 from vitrail.evaluate.subject import Subject
+from vitrail.models import Classifier
 from vitrail.report.attended import Looked, affordable, looked_at
 from vitrail.report.document import Section
 from vitrail.report.mistakes import gallery, mistake_words, worst_mistakes
@@ -20,14 +21,14 @@ from vitrail.report.style import DARK
 
 if TYPE_CHECKING:
     from vitrail.report.figures import Figure
-    from vitrail.report.inspection import FigureName
 
 # Enough for a mean over heads that hardly changes.
 _IMAGES = 64
+_WITH_IMAGES: tuple[FigureName, ...] = (*WITHOUT_IMAGES, "distance", "lens")
 
 _BESIDE = (
-    "At the right of each what the network was given, with its attention rolled out over it: the brighter, the larger "
-    "the share in the answer."
+    "At the right of each what the network was given under a map of its attention rollout, from black over red to "
+    "yellow: the brighter, the larger the share in the answer. (<b>vitrail inspect</b> darkens the image instead.)"
 )
 
 
@@ -37,13 +38,13 @@ def calibration_section(found: Calibration) -> Section:
 
 
 def mistakes_section(
-    subject: Subject | None, source: Source, predictions: Predictions, pictures: Pictures, data: str
+    subject: Subject | str | None, source: Source, predictions: Predictions, pictures: Pictures, data: str
 ) -> Section | None:
     """The mistakes that cost most, with where the network looked; none where all is right."""
     if predictions.right[:, 0].all():
         return None
     worst = [int(index) for index in worst_mistakes(predictions)]
-    looked = Looked() if subject is None else looked_at(subject, source, worst, pictures)
+    looked = Looked() if not isinstance(subject, Subject) else looked_at(subject, source, worst, pictures)
     words = [mistake_words(predictions), *([_BESIDE] if looked.pictures else []), text(looked.left_out)]
     shots = gallery(source, predictions, pictures, data, looked.pictures)
     return Section("mistakes", "Worst mistakes", " ".join(filter(None, words)), shots)
@@ -55,24 +56,38 @@ def notes_section(notes: Sequence[str], nothing: str, body: str = "") -> Section
     return Section("data", "The images", "" if notes else nothing, (f"<ul>{items}</ul>" if notes else "") + body)
 
 
-def figure_sections(subject: Subject | None, source: Source | None) -> Iterator[Section]:
-    """What the network has learnt, as the figures of the paper; those that show images need some."""
+def figure_sections(subject: Subject | str | None, source: Source | None) -> Iterator[Section]:
+    """What the network has learnt, as the figures of the paper; those that show images need some.
+
+    In place of the subject there may be words why there is none.
+    """
     if subject is None:
         return
-    # Drawing is a heavy thing to import, and not every page draws.
-    from vitrail.report.inspection import WITHOUT_IMAGES, figures_of
-
+    if isinstance(subject, str):
+        yield Section("learnt", "What it has learnt", f"This part is left out. {text(subject)}", "")
+        return
     images = None
-    wanted: Sequence[FigureName] = WITHOUT_IMAGES
     if source is not None:
-        most = min(_IMAGES, affordable(subject), len(source))
-        spread = np.unique(np.linspace(0, len(source) - 1, most).round().astype(np.int64))
-        images = Part(source, spread, source.split)
-        wanted = (*WITHOUT_IMAGES, "distance", "lens")
-    found = figures_of(subject.model, subject.preparation, images, wanted=wanted)
-    if found:
-        shown = "".join(map(figure_html, found))
-        yield Section("learnt", "What it has learnt", "", f'<div class="figures">{shown}</div>')
+        images = Part(source, evenly(len(source), min(_IMAGES, affordable(subject))), source.split)
+    yield from learnt_sections(subject.model, subject.preparation, images)
+
+
+def learnt_sections(model: Classifier, preparation: Preparation | None, images: Source | None) -> Iterator[Section]:
+    """The same for a network and some images, or none; what cannot be shown of it is told below."""
+    # Drawing is a heavy thing to import, and not every page draws.
+    from vitrail.report.figures import Figure
+    from vitrail.report.inspection import LeftOut, each_figure, grouped
+
+    wanted = WITHOUT_IMAGES if images is None else _WITH_IMAGES
+    found = list(each_figure(model, preparation, images, wanted))
+    shown = "".join(figure_html(one) for one in found if isinstance(one, Figure))
+    missing = "".join(
+        f"<li>{text(one.name)}: {text(str(one.error))}</li>"
+        for one in grouped(one for one in found if isinstance(one, LeftOut))
+    )
+    body = f'<div class="figures">{shown}</div>' if shown else ""
+    body += f'<p class="more">Not shown:</p><ul class="more">{missing}</ul>' if missing else ""
+    yield Section("learnt", "What it has learnt", "", body)
 
 
 def figure_html(figure: "Figure") -> str:

@@ -8,6 +8,8 @@ from vitrail.report.figures import Figure, show
 
 # More tiles side by side could not be told apart.
 _MOST = 14
+# How much more alike neighbours are than others, in cosines.
+_CLEAR, _FAINT = 0.3, 0.05
 
 
 def positions_figure(similarity: np.ndarray, layer: int | None = None) -> Figure:
@@ -27,8 +29,9 @@ def positions_figure(similarity: np.ndarray, layer: int | None = None) -> Figure
         caption=(
             f"Each tile{some} stands for one patch and shows how alike its position embedding{whose} is to that "
             "of every patch, at that patch's place: after training, near patches are alike, and so are patches "
-            "of one row or one column. The value is the cosine cos(E[r, c], E[i, j]) = E[r, c]·E[i, j] / (|E[r, "
-            "c]| |E[i, j]|) of rows of E_pos in equation (1), without class token and registers."
+            f"of one row or one column{_meaning(apart)}. The value is the cosine cos(E[r, c], E[i, j]) = "
+            "E[r, c]·E[i, j] / (|E[r, c]| |E[i, j]|) of rows of E_pos in equation (1), without class token "
+            "and registers."
         ),
         seen="mean cosine: "
         + ", ".join(f"{name.replace('_', ' ')} {round(value, 2) + 0.0:.2f}" for name, value in apart.items()),
@@ -36,6 +39,21 @@ def positions_figure(similarity: np.ndarray, layer: int | None = None) -> Figure
         numbers={"position_similarity": similarity},
         facts={"grid": list(grid), **apart},
     )
+
+
+def _meaning(apart: dict[str, float]) -> str:
+    """What the numbers of this network come to."""
+    if not {"neighbours", "other"} <= apart.keys():
+        return ""
+    near, far = round(apart["neighbours"], 2) + 0.0, round(apart["other"], 2) + 0.0
+    rest = (
+        "so its places are in order"
+        if near - far > _CLEAR
+        else "so hardly anything of that is seen here"
+        if near - far < _FAINT
+        else "so that has only begun here"
+    )
+    return f"; the mean cosine is {near:.2f} between neighbours and {far:.2f} off the row and the column, {rest}"
 
 
 def neighbour_likeness(similarity: np.ndarray) -> dict[str, float]:

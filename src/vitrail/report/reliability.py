@@ -1,12 +1,15 @@
 """The reliability diagram: how often a model is right beside how sure it is, bin by bin (Guo et al. 2017)."""
 
 from vitrail.data.check.words import counted, number
+from vitrail.evaluate import interval
 from vitrail.evaluate.calibration import Calibration, CalibrationBin
 from vitrail.report.numbers import percent
 
 _LEFT, _TOP, _SIDE = 46.0, 54.0, 320.0
 _BELOW, _COUNTS = 58.0, 56.0
 _WIDTH, _HEIGHT = _LEFT + _SIDE + 16, _TOP + _SIDE + _BELOW + _COUNTS + 22
+# A difference that nobody would act on.
+_CLOSE = 0.01
 _TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
@@ -14,9 +17,19 @@ def trust_words(found: Calibration) -> str:
     """How to read the diagram, and what it comes to."""
     return (
         f"{number(found.images)} images in {len(found.bins)} bins of equal width. On average the model is "
-        f"{percent(found.confidence)} sure and {percent(found.accuracy)} right. On the dashed line "
+        f"{percent(found.confidence)} sure and {percent(found.accuracy)} right. {_verdict(found)} On the dashed line "
         "it would be right as often as it says."
     )
+
+
+def _verdict(found: Calibration) -> str:
+    """Whether its word can be taken, and what usually lies behind it."""
+    low, high = interval(round(found.accuracy * found.images), found.images)
+    if low <= found.confidence <= high or abs(found.confidence - found.accuracy) < _CLOSE:
+        return "All in all its word is about right."
+    if found.confidence > found.accuracy:
+        return "It is too sure of itself, as networks are that have seen the same images very often."
+    return "It is too modest, as networks are that learnt from smoothed labels or mixed images, or not for long."
 
 
 def reliability_parts(found: Calibration) -> str:

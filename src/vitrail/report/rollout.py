@@ -11,6 +11,8 @@ from vitrail.report.glyphs import Naming
 from vitrail.report.shown import Shown
 
 _PAIRS_ACROSS = 3
+# Below this the strongest patch is hardly stronger than the others.
+_FLAT = 1.5
 
 
 def rollout_figure(
@@ -25,10 +27,11 @@ def rollout_figure(
         title="Attention from the output back to the input",
         caption=(
             f"For {counted(len(shown), 'image')}, the input as the network is given it and beside it the same, "
-            "bright where the answer comes from: in a trained network on what decides the class. Attention "
-            f"rollout over {layers}: the row of {read} in (A_L + I)/2 · … · (A_1 + I)/2 with A_l the attention of "
-            "layer l averaged over heads, divided by its largest value, resized (Lanczos), blurred by one patch "
-            "and used as brightness."
+            f"the brighter the more {'the answer' if shown.guesses is not None else 'what it gives'} was made from "
+            f"there; the strongest patch counts {_between(peaks)} times the mean of its image{_flat(peaks)}. "
+            f"Attention rollout over {layers}: the row of {read} in (A_L + I)/2 · … · (A_1 + I)/2 with A_l the "
+            "attention of layer l averaged over heads, resized (Lanczos), blurred by one patch, divided by its "
+            "largest value and multiplied with the image."
         ),
         seen=f"the strongest patch counts {_between(peaks)} times the mean of its image",
         draw=lambda naming: _drawn(pictures, masks, shown, naming),
@@ -39,17 +42,24 @@ def rollout_figure(
 
 
 def overlay_mask(weights: np.ndarray, size: tuple[int, int], patch: tuple[int, int]) -> np.ndarray:
-    """The authors' rule for display: w / max, Lanczos to the size of the image, blurred by a patch, from 0 to 1."""
+    """The authors' rule for display, Lanczos to the size of the image, and w / max; blurred by a patch before that.
+
+    The least value is not made black: a map that is nearly flat stays so.
+    """
     rows, columns = weights.shape
     covered = (rows * patch[0], columns * patch[1])
-    scaled = Image.fromarray((weights / max(float(weights.max()), np.finfo(np.float32).tiny)).astype(np.float32))
-    large = np.asarray(scaled.resize(covered[::-1], Image.Resampling.LANCZOS))
+    large = np.asarray(Image.fromarray(weights.astype(np.float32)).resize(covered[::-1], Image.Resampling.LANCZOS))
     # Patches may leave a rest of the image out, and those of a hybrid reach beyond it.
     around = [(0, max(0, side - reach)) for side, reach in zip(size, covered, strict=True)]
     whole = np.pad(large, around, mode="edge")[: size[0], : size[1]]
-    smooth = gaussian_filter(whole, sigma=patch, mode="nearest")
-    low, high = float(smooth.min()), float(smooth.max())
-    return (smooth - low) / (high - low) if high > low else np.ones_like(smooth)
+    # Lanczos may swing below nothing beside a strong patch.
+    smooth = gaussian_filter(whole, sigma=patch, mode="nearest").clip(min=0)
+    high = float(smooth.max())
+    return smooth / high if high > 0 else np.ones_like(smooth)
+
+
+def _flat(peaks: list[float]) -> str:
+    return ", so that all of an image counts nearly alike" if max(peaks) < _FLAT else ""
 
 
 def _between(values: list[float]) -> str:
@@ -75,5 +85,5 @@ def _drawn(pictures: np.ndarray, masks: list[np.ndarray], shown: Shown, naming: 
         if row == 0:
             left.set_title("Input", fontsize=8)
             right.set_title("Attention", fontsize=8)
-        below(left, shown.answer(number, naming))
+        below(left, f"{shown.file(number)}\n{shown.answer(number, naming)}".rstrip())
     return canvas

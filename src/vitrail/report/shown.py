@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from vitrail.config import Preprocessing
-from vitrail.report.glyphs import Naming
+from vitrail.report.as_seen import as_seen
+from vitrail.report.glyphs import FIRST_FONT, Naming, font_families, one_line
 
 _ONE_PERCENT = 0.01
+# Two names and more have to fit below a pair of pictures, and a file below one.
+_LONGEST_NAME, _LONGEST_FILE = 16, 24
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,14 @@ class Shown:
     preprocessing: Preprocessing
     names: tuple[str, ...]
     """Where a person finds each."""
-    guesses: np.ndarray
-    """The class that the network takes each for."""
-    confidence: np.ndarray
+    guesses: np.ndarray | None
+    """The class that the network takes each for; none where it has no head."""
+    confidence: np.ndarray | None
     """How sure it is of that."""
     labels: tuple[str, ...] | None
     """Names of the classes of the network."""
+    truths: tuple[int, ...] | None = None
+    """The class that each shows, where that is known."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -35,35 +39,48 @@ class Shown:
     @property
     def pictures(self) -> np.ndarray:
         """The same in colours 0 .. 1, (batch, height, width, 3)."""
-        mean, std = (
-            torch.tensor(value).view(1, -1, 1, 1) for value in (self.preprocessing.mean, self.preprocessing.std)
-        )
-        if len(mean[0]) != self.images.shape[1]:
-            mean, std = mean.mean(dim=1, keepdim=True), std.mean(dim=1, keepdim=True)
-        pixels = (self.images.cpu().float() * std + mean).clamp(0, 1).permute(0, 2, 3, 1).numpy()
-        return pixels.repeat(3, axis=-1) if pixels.shape[-1] == 1 else pixels
+        return as_seen(self.images, self.preprocessing)
 
     def named(self) -> dict[int, str]:
-        """The names of the classes that are guessed, where there are some."""
-        if self.labels is None:
+        """The names of the classes that are guessed or shown, where there are some."""
+        if self.labels is None or self.guesses is None:
             return {}
-        return {int(number): self.labels[number] for number in self.guesses}
+        return {int(number): self.labels[number] for number in (*self.guesses, *(self.truths or ()))}
 
     def answer(self, place: int, naming: Naming) -> str:
-        """The guess for one image, for people."""
-        sure = float(self.confidence[place])
+        """The guess for one image, beside what it is where the two differ, for people."""
+        if self.guesses is None or self.confidence is None:
+            return ""
+        guess, sure = int(self.guesses[place]), float(self.confidence[place])
         share = f"{sure:.0%}" if sure >= _ONE_PERCENT else f"{sure:.1%}"
-        return f"{naming(int(self.guesses[place]))} {share}" if sure else ""
+        if self.truths is None or self.truths[place] == guess:
+            return f"{naming(guess)}, {share}"
+        return f"is {_cut(naming(self.truths[place]))}, taken for {_cut(naming(guess))}, {share}"
+
+    def guess(self, place: int, naming: Naming) -> str:
+        """What the network takes one image for, short."""
+        return "" if self.guesses is None else _cut(naming(int(self.guesses[place])))
+
+    def file(self, place: int) -> str:
+        """The name of an image in a drawing, its end where it is long; its number where our font lacks a letter."""
+        name = one_line(PurePath(self.names[place]).name)
+        if not name or font_families([name]) != [FIRST_FONT]:
+            return f"image {place + 1}"
+        return name if len(name) <= _LONGEST_FILE else f"…{name[1 - _LONGEST_FILE :]}"
 
     def facts(self) -> list[dict[str, object]]:
         """One record for each image."""
-        return [
-            {
-                "image": name,
-                "file": PurePath(name).name,
-                "guess": int(guess),
-                "label": None if self.labels is None else self.labels[guess],
-                "probability": float(sure),
-            }
-            for name, guess, sure in zip(self.names, self.guesses, self.confidence, strict=True)
-        ]
+        return [self._fact(place) for place in range(len(self))]
+
+    def _fact(self, place: int) -> dict[str, object]:
+        name = self.names[place]
+        found: dict[str, object] = {"image": name, "file": PurePath(name).name}
+        guess = None if self.guesses is None else int(self.guesses[place])
+        sure = None if self.confidence is None else float(self.confidence[place])
+        label = None if guess is None or self.labels is None else self.labels[guess]
+        found |= {"guess": guess, "label": label, "probability": sure}
+        return found if self.truths is None else {**found, "truth": self.truths[place]}
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

@@ -1,5 +1,6 @@
 """Everything a page tells about a run, gathered from its folder."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from vitrail.data import Source
 from vitrail.errors import VitrailError
 from vitrail.evaluate import Metrics, Predictions, measure
 from vitrail.report.answers import Answers, read_answers
+from vitrail.report.numbers import is_number
 from vitrail.report.reopen import reopen
 from vitrail.report.summary import Summary
 from vitrail.runtime.lock import is_held
@@ -23,6 +25,8 @@ class Story:
     """A run as it was asked for, as it went, and what its model said about the images it was measured on."""
 
     path: Path
+    resume: str
+    """What to type to go on with it, or with the whole that it is part of."""
     record: RunRecord
     training: list[Record]
     evaluations: list[Record]
@@ -51,9 +55,15 @@ class Story:
     """What the run was part of; none for one that stands alone."""
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether it has begun, has not come to its end, and nobody is at work on it."""
+        return self.done is None and self.step > 0 and not self.is_live and not self.has_diverged
+
+    @property
     def best(self) -> Record | None:
-        """The best evaluation on held-out images."""
-        return next((record for record in reversed(self.evaluations) if record.get("is_best")), None)
+        """The best evaluation on held-out images that has a number."""
+        found = (one for one in reversed(self.evaluations) if one.get("is_best") and is_number(one.get("accuracy")))
+        return next(found, None)
 
     @property
     def step(self) -> int:
@@ -64,7 +74,9 @@ class Story:
     @property
     def steps(self) -> int:
         """Updates in all; a time limit may have changed it on the way."""
-        lengths = [record["steps"] for record in self.events if record["event"] == "length" and "steps" in record]
+        lengths = [
+            record["steps"] for record in self.events if record["event"] == "length" and is_number(record.get("steps"))
+        ]
         return lengths[-1] if lengths else total_steps(self.record.config.train, self.record.counts["train"])
 
     def epoch(self, step: float) -> float:
@@ -99,6 +111,7 @@ def gather(
         labels = source.labels.values
     return Story(
         path=folder.path,
+        resume=folder.resume_command,
         record=record,
         training=[line for line in log if line["event"] == "train"],
         evaluations=[line for line in log if line["event"] == "evaluated"],
@@ -122,4 +135,12 @@ def _metrics(done: Record | None, predictions: Predictions | None, folder: RunFo
     if predictions is not None:
         return measure(predictions)
     found = done.get("metrics") if done else None
-    return None if found is None else from_json(Metrics, found, where=f"{folder.log}, metrics")
+    if not isinstance(found, dict):
+        return None
+    # In the log null stands for a number that JSON cannot hold.
+    numbers = {name: math.nan if value is None else value for name, value in found.items()}
+    try:
+        metrics = from_json(Metrics, numbers, where=f"{folder.log}, metrics")
+    except VitrailError:
+        return None
+    return metrics if math.isfinite(metrics.accuracy) else None

@@ -96,7 +96,6 @@ th button[data-order]::after { content: " \\2191"; } th button[data-order=up]::a
 figcaption .truth { display: block; font-weight: 600; }
 figcaption .truth::before { content: "is "; color: var(--soft); font-weight: 400; }
 figcaption .guess { display: block; color: var(--bad); }
-figcaption .guess::before { content: "taken for "; color: var(--soft); }
 figcaption .guess i { font-style: normal; color: var(--soft); }
 pre.command {
   background: var(--track); border-radius: 8px; padding: 10px 14px; margin: 0 0 12px; font-size: 13px;

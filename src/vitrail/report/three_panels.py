@@ -7,7 +7,7 @@ from vitrail.inspect import Filters
 from vitrail.report.distance import Distances, draw_distance
 from vitrail.report.figures import Figure
 from vitrail.report.filters import draw_filters
-from vitrail.report.positions import draw_positions
+from vitrail.report.positions import draw_positions, shown_places
 
 # As in the paper, whose ViT-L/32 has a grid of 7x7; more tiles are too small beside two other panels.
 _TILES = 7
@@ -15,11 +15,14 @@ _TILES = 7
 
 def three_panels(filters: Filters, similarity: np.ndarray, distances: Distances) -> Figure:
     """The three that the paper shows together (4.5)."""
+    rows, columns = (len(shown_places(count, _TILES)) for count in similarity.shape[:2])
+    grid = similarity.shape[:2]
+    which = "each patch" if (rows, columns) == grid else f"each of {rows}x{columns} of the {grid[0]}x{grid[1]} patches"
     return Figure(
         name="figure-7",
         title="Filters, position embedding similarity and attention distance",
         caption=(
-            "Left, the principal components of the filters that read pixels; centre, for each patch how alike "
+            f"Left, the principal components of the filters that read pixels; centre, for {which} how alike "
             "its position embedding is to all others; right, how far each head looks on average in each layer. "
             "They are the right singular vectors of E − mean(E), the cosines of the rows of E_pos, and meanᵢ Σⱼ "
             "Aᵢⱼ dᵢⱼ over patches in pixels, as in Figure 7 of the paper."

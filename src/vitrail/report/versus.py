@@ -4,6 +4,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 
+import numpy as np
+
 from vitrail.config import to_json
 from vitrail.data.check.words import counted, number, text
 from vitrail.errors import UsageError
@@ -13,7 +15,7 @@ from vitrail.report.again import flat
 from vitrail.report.disagreement import disagreement_parts, why_not
 from vitrail.report.document import Section, document, wide
 from vitrail.report.headline import parameters, short_count, split_words, state
-from vitrail.report.numbers import duration, percent
+from vitrail.report.numbers import duration, loss_words, percent
 from vitrail.report.overlaid import SHAPES, overlaid
 from vitrail.report.page import GENERATOR
 from vitrail.report.story import Story
@@ -79,11 +81,12 @@ def _values(story: Story) -> dict[str, str]:
     if metrics is not None and metrics.images:
         low, high = interval(round(metrics.accuracy * metrics.images), metrics.images)
         accuracy, span = f"<b>{percent(metrics.accuracy, 2)}</b>", f"{percent(low, 2)} to {percent(high, 2)}"
-        images, loss = f"{number(metrics.images)} {split_words(story)}", f"{metrics.loss:.4f}"
+        images, loss = f"{number(metrics.images)} {split_words(story)}", loss_words(metrics.loss, 4)
     if whole is not None and whole.mean is not None and whole.std is not None:
         accuracy = f"<b>{100 * whole.mean:.2f} ± {100 * whole.std:.2f} %</b> of {counted(len(whole.seeds), 'seed')}"
-    if story.predictions is not None and config.train.loss == "softmax":
-        error = percent(calibrate(story.predictions).ece, 2)
+    said = story.predictions
+    if said is not None and config.train.loss == "softmax" and np.isfinite(said.confidence[:, 0]).all():
+        error = percent(calibrate(said).ece, 2)
     seconds = whole.seconds if whole else story.done.get("seconds") if story.done else None
     return {
         "run": state(story),
@@ -94,7 +97,7 @@ def _values(story: Story) -> dict[str, str]:
         "images": images,
         "loss": loss,
         "calibration error": error,
-        "best held-out": percent(best["accuracy"], 2) if best and isinstance(best.get("accuracy"), float) else "",
+        "best held-out": percent(best["accuracy"], 2) if best else "",
         "time": "" if seconds is None else duration(seconds),
         "parameters": short_count(parameters(config.model)),
     }

@@ -59,17 +59,19 @@ def write_page(path: Path, content: str) -> None:
         temporary.write_text(content, encoding="utf-8")
 
 
-def _kept_model(story: Story, folder: RunFolder) -> Subject | None:
-    """The model, once the run has come to its end; a page without it lacks a few pictures and nothing else."""
-    if story.done is None or not folder.model.is_dir():
+def _kept_model(story: Story, folder: RunFolder) -> Subject | str | None:
+    """The model, once the run has come to its end, or the words why it cannot be looked into any more."""
+    if story.done is None:
         return None
+    if not folder.model.is_dir():
+        return "The model (model/ in its folder) is not there any more."
     with warnings.catch_warnings():
         # What is worth noting was noted when it was trained.
         warnings.simplefilter("ignore", Notice)
         try:
             return open_subject(folder.model)
-        except VitrailError:
-            return None
+        except VitrailError as error:
+            return str(error)
 
 
 def _matrix(story: Story) -> dict[str, str]:

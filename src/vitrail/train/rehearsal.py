@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from vitrail.config import ModelConfig, OptimConfig, TrainConfig
 from vitrail.models import Classifier, bit, resnet
 from vitrail.models.block import Block
-from vitrail.models.create import build
+from vitrail.models.empty import build_empty
 from vitrail.models.live_memory import LiveMemory
 from vitrail.train.memory import checkpoint_blocks
 from vitrail.train.objective import build_objective
@@ -63,8 +63,7 @@ def rehearse(model: ModelConfig, train: TrainConfig, optim: OptimConfig) -> Rehe
 @functools.lru_cache(maxsize=16)
 def _rehearse(model: ModelConfig, loss: Any, bfloat16: bool, checkpointed: bool, freeze: int) -> Rehearsal:
     train = TrainConfig(batch_size=1, loss=loss, steps=1)
-    with torch.device("meta"):
-        network = build(model)
+    network = build_empty(model)
     with FakeTensorMode(allow_non_fake_inputs=True), _no_collection():
         network.to_empty(device="cpu")
         learning(network, OptimConfig(optimizer="sgd", lr=0.0, freeze=freeze))

@@ -11,6 +11,7 @@ import torch
 from vitrail.config import ModelConfig, RunConfig, from_json, to_json
 from vitrail.errors import UsageError, VitrailError
 from vitrail.models import Classifier, build
+from vitrail.models.empty import build_empty
 from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
 from vitrail.train import checkpoint as checkpoints
@@ -273,8 +274,7 @@ def _counted(found: dict[str, Any]) -> str:
 
 def _unstarted(config: ModelConfig) -> Classifier:
     """A network whose weights are about to be replaced, so that none are started."""
-    with torch.device("meta"):
-        model = build(config)
+    model = build_empty(config)
     model = model.to_empty(device="cpu")
     model.fill_fixed_tables()
     return model

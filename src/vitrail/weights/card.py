@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from vitrail.config import BitConfig, ModelConfig, Preprocessing, ResNetConfig, times
@@ -10,27 +11,46 @@ from vitrail.weights.checkpoint import Checkpoint
 
 CARD_FILE = "README.md"
 
+MARK = "<!-- Written by vitrail, which may write it anew. Remove this line, and the card is yours. -->"
+
 _SHOWN_LABELS = 10
 _LONGEST = 120
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,40}")
 _POOLS = {"token": "class token", "mean": "mean of the patch tokens", "map": "attention pooling"}
 
 
-def model_card(checkpoint: Checkpoint, source: str = "path/to/this-folder") -> str:
-    """The card as Markdown; `source` is what its examples load."""
+def model_card(
+    checkpoint: Checkpoint, source: str = "path/to/this-folder", *, exports: str = "", use: str | None = None
+) -> str:
+    """The card as Markdown; `source` is what its examples load, where `use` does not say another use.
+
+    `exports` is what is said about exported files.
+    """
     sections = [
         f"# {_title(checkpoint.config)}",
         "An image classifier in the format of vitrail, the Vision Transformer of "
         '"An Image is Worth 16x16 Words" ([arXiv:2010.11929](https://arxiv.org/abs/2010.11929)).',
         _table("part", "value", _facts(checkpoint)),
-        f"## Use\n\n{_use(checkpoint.config, source)}",
+        f"## Use\n\n{use or _use(checkpoint.config, source)}",
         f"## Preprocessing\n\n{_preprocessing(checkpoint.preprocessing)}",
         f"## Labels\n\n{_labels(checkpoint)}",
     ]
     for title, values in (("Provenance", checkpoint.provenance), ("Metrics", checkpoint.metrics)):
         if values:
             sections.append(f"## {title}\n\n{_table('name', 'value', values)}")
-    return "\n\n".join([_front_matter(checkpoint), *sections]) + "\n"
+    if exports:
+        sections.append(f"## Exports\n\n{exports}")
+    return "\n\n".join([_front_matter(checkpoint), MARK, *sections]) + "\n"
+
+
+def may_write_card(folder: Path) -> bool:
+    """Whether there is no card, or one of ours: what a person wrote stays."""
+    try:
+        return MARK in (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def plain(value: Any) -> str:
@@ -90,7 +110,10 @@ def _use(config: ModelConfig, source: str) -> str:
         f"model = vitrail.load_model({json.dumps(source)})",
         f"logits = model(torch.zeros({shape}))  # pixels prepared as below",
     ]
-    return "\n".join(["```python", *python, "```", "", "```console", f"$ vitrail info {source}", "```"])
+    commands = [f"$ vitrail info {source}"]
+    if config.num_classes:
+        commands.append(f"$ vitrail predict {source} photo.jpg")
+    return "\n".join(["```python", *python, "```", "", "```console", *commands, "```"])
 
 
 def _preprocessing(values: Preprocessing | None) -> str:

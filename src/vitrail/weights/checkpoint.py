@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from vitrail.config import ModelConfig, Preprocessing
 from vitrail.errors import DataError, UsageError
-from vitrail.models import Classifier, build
+from vitrail.models import Classifier
+from vitrail.models.empty import build_empty
 from vitrail.weights.record import Described
 
 State = dict[str, Tensor]
@@ -28,14 +28,12 @@ def with_tensors(described: Described, state: State) -> Checkpoint:
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Names and shapes of all tensors of the network a config describes."""
-    with torch.device("meta"):
-        return {name: tuple(tensor.shape) for name, tensor in build(config).state_dict().items()}
+    return {name: tuple(tensor.shape) for name, tensor in build_empty(config).state_dict().items()}
 
 
 def to_model(checkpoint: Checkpoint, where: str) -> Classifier:
     """Build the network around the tensors, without initialising weights that are about to be replaced."""
-    with torch.device("meta"):
-        model = build(checkpoint.config)
+    model = build_empty(checkpoint.config)
     compare_tensors(checkpoint.state, {name: tuple(t.shape) for name, t in model.state_dict().items()}, where)
     model.load_state_dict(checkpoint.state, assign=True)
     model.fill_fixed_tables()

@@ -1,10 +1,11 @@
-"""Our own model folder: `model.safetensors` and `config.json`, so that weights never travel alone."""
+"""Our own model folder: `model.safetensors`, `config.json` and a card, so that weights never travel alone."""
 
 from pathlib import Path
 from typing import Any
 
 from vitrail.errors import DataError
 from vitrail.runtime.atomic import atomic_folder
+from vitrail.weights.card import CARD_FILE, may_write_card, model_card
 from vitrail.weights.checkpoint import Checkpoint, with_tensors
 from vitrail.weights.layout import as_float32
 from vitrail.weights.record import METADATA_KEY, parse_json, read_record, record_text
@@ -49,3 +50,5 @@ def write_folder(path: Path, checkpoint: Checkpoint) -> None:
     with atomic_folder(path) as temporary:
         write_safetensors(temporary / WEIGHTS_FILE, tensors, {METADATA_KEY: text})
         (temporary / CONFIG_FILE).write_text(text, encoding="utf-8")
+        if may_write_card(path):
+            (temporary / CARD_FILE).write_text(model_card(checkpoint), encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vitrail.errors import DataError, DiskError, UsageError, VitrailError, notice
-from vitrail.weights.card import CARD_FILE, model_card
+from vitrail.weights.card import CARD_FILE, may_write_card, model_card
 from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.folder import CONFIG_FILE, WEIGHTS_FILE, read_folder, sidecar
 from vitrail.weights.record import FORMAT
@@ -104,9 +104,10 @@ def push(folder: Path, repo: str, private: bool = True, message: str = "A model 
         raise UsageError("is not a model folder", wanted=wanted, where=str(folder), fix="`vitrail convert` makes one.")
     checkpoint = read_folder(folder)
     to_model(checkpoint, str(folder))  # what does not load here is not sent to others
-    card = folder / CARD_FILE
     files: dict[str, Path | bytes] = {name: folder / name for name in (CONFIG_FILE, WEIGHTS_FILE)}
-    files[CARD_FILE] = card if card.is_file() else model_card(checkpoint, f"{PREFIX}{repo}").encode()
+    # Ours names the folder in its examples, where readers of the hub need the repository.
+    ours = may_write_card(folder)
+    files[CARD_FILE] = model_card(checkpoint, f"{PREFIX}{repo}").encode() if ours else folder / CARD_FILE
     if get_token() is None:
         raise UsageError("no token of the hub is known", where=repo, fix=f"To write, {_LOG_IN}.")
     with _hub(repo) as api:

@@ -7,6 +7,7 @@ from typing import Any
 from vitrail.config import Preprocessing, VitConfig, from_json, pair, preset
 from vitrail.errors import DataError, UsageError, choose
 from vitrail.models import Classifier, tell_dropped_pixels
+from vitrail.runtime.lock import is_held
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.folder import CONFIG_FILE, WEIGHTS_FILE, read_folder, sidecar
@@ -123,10 +124,11 @@ def _read_run(path: Path, hints: Hints) -> Checkpoint:
     """The model that a run kept."""
     verb = "finetune" if "finetune" in str(sidecar(path)["format"]) else "train"
     if not (path / "model").is_dir():
+        goes_on = f"`vitrail {verb} --resume {path}` goes on with it."
         raise DataError(
             "this run has not kept a model yet",
             where=str(path),
-            fix=f"`vitrail {verb} --resume {path}` goes on with it.",
+            fix="It is being trained now: wait for its end." if is_held(path / ".lock") else goes_on,
         )
     return _read_folder(path / "model", hints)
 

@@ -87,7 +87,8 @@ def test_google_is_the_plain_bilinear_resize_of_torch_in_float(shape, size) -> N
     pixels = chw(noise(*shape)).float()[None]
     expected = torch.nn.functional.interpolate(pixels, size, mode="bilinear", align_corners=False, antialias=False)
     assert fitted.dtype == torch.float32
-    assert torch.equal(fitted, expected[0])
+    # Grey levels of 255: what float32 leaves open, computed in another order.
+    assert (fitted - expected[0]).abs().max() < 5e-4
 
 
 @settings(max_examples=60)

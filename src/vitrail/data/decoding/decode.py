@@ -62,11 +62,21 @@ def decode(
     if isinstance(encoded, np.ndarray):
         return Decoded(Image.fromarray(encoded).convert(mode), "pixels")
     image = open_image(encoded, where=where, policy=policy)
+    if image.format == "PNG":
+        with _named("PNG", where, policy):
+            image.load()
+            _compare_checksums(encoded)
+    return decode_opened(image, mode, where=where, policy=policy)
+
+
+def decode_opened(
+    image: Image.Image, mode: Mode = "RGB", *, where: str = "image", policy: DecodePolicy = DEFAULT_POLICY
+) -> Decoded:
+    """The same for an image that Pillow has opened or made; it is not changed."""
+    check_size(image.height, image.width, where=where, policy=policy)
     with _named(image.format or "image", where, policy):
         frames = int(getattr(image, "n_frames", 1))
         image.load()
-        if image.format == "PNG":
-            _compare_checksums(encoded)
         upright = _turned(_in_mode(image, mode, policy, where), orientation(image))
     return Decoded(upright, str(image.format), frames)
 

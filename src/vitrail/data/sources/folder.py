@@ -78,7 +78,7 @@ def split_folders(root: Path) -> dict[str, Path]:
     One folder called "test" among classes is a class: splits come with a training part or fill the folder. A folder
     called "train" among classes is a class when it holds images and no folders, and an error when it holds folders.
     """
-    folders = _folders(root)
+    folders = folders_in(root)
     homes = {}
     for split, names in SPLITS.items():
         found = [folder for name in names for folder in folders if folder.name.lower() == name]
@@ -90,11 +90,11 @@ def split_folders(root: Path) -> dict[str, Path]:
     others = [folder for folder in folders if folder.name.lower() not in known]
     if "train" not in homes:
         return {} if others else homes
-    classes = [folder for folder in others if _has_images(folder)]
+    classes = [folder for folder in others if has_images(folder)]
     if not classes:
         return homes
-    if not _folders(homes["train"]):
-        return {} if _has_images(homes["train"]) else homes
+    if not folders_in(homes["train"]):
+        return {} if has_images(homes["train"]) else homes
     if len(homes) == 1:
         train, beside = homes["train"].name, _few(tuple(folder.name for folder in classes))
         raise DataError(
@@ -112,14 +112,15 @@ def images_below(folder: Path, ignored: list[str]) -> list[str]:
     return sorted((os.path.normpath(path) for path in found), key=lambda path: (in_one_spelling(path), path))
 
 
-def _folders(root: Path) -> list[Path]:
+def folders_in(root: Path) -> list[Path]:
+    """The folders of a folder in order, without what archives and desktops leave behind."""
     try:
         return [entry for entry in sorted(root.iterdir()) if entry.is_dir() and not _is_litter(entry.name)]
     except OSError as error:
         raise DataError(f"the folder could not be read ({error.strerror})", where=shown(str(root))) from None
 
 
-def _has_images(folder: Path) -> bool:
+def has_images(folder: Path) -> bool:
     """Whether an image lies in the folder itself, judged by names alone."""
     try:
         with os.scandir(folder) as entries:
@@ -129,7 +130,7 @@ def _has_images(folder: Path) -> bool:
 
 
 def _unread(root: Path, homes: dict[str, Path]) -> list[str]:
-    unread = [f"{shown(folder.name)}/" for folder in _folders(root) if folder not in homes.values()]
+    unread = [f"{shown(folder.name)}/" for folder in folders_in(root) if folder not in homes.values()]
     used = ", ".join(f"{shown(folder.name)}/" for folder in homes.values())
     return [f"{shown(str(root))}: not read, beside {used}: {', '.join(unread)}."] if unread else []
 

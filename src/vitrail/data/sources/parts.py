@@ -107,6 +107,11 @@ def spread_order(source: Source) -> np.ndarray:
     return shuffled[np.argsort((rank + offset[classes]) / counts[classes], kind="stable")]
 
 
+def evenly(count: int, most: int) -> np.ndarray:
+    """So many places of a source as are wanted, evenly spread over it; all of them when there are no more."""
+    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).round().astype(np.int64)
+
+
 def without(source: Source, dropped: list[int], why: str) -> Source:
     """The source without some images; the note says how many and why."""
     kept = np.setdiff1d(np.arange(len(source)), np.asarray(dropped, dtype=np.int64))

@@ -1,0 +1,71 @@
+"""The data that a run, a fine-tuning, a transfer, a VTAB or a model was made from, by what its folder says."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vitrail.data.outside import ensure_outside_named
+
+
+def ensure_outside_known(folder: Path, target: Path) -> None:
+    """Refuse to write where that data lies."""
+    for data, root in dict.fromkeys(known_data(folder)):
+        ensure_outside_named(data, root, target)
+
+
+def known_data(folder: Path) -> Iterator[tuple[str, str | None]]:
+    """Each data set by its name and, where one was said, the folder of its files; nothing for what is no such folder.
+
+    Folders that are damaged are told elsewhere.
+    """
+    values = _record(folder)
+    match kind_of(folder):
+        case "vitrail-run":
+            yield from _of_run(values.get("config"))
+        case "vitrail-finetune":
+            yield from _of_plan(values.get("plan"))
+        case "vitrail-transfer":
+            for pair in _items(values.get("pairs")):
+                yield from _of_plan(pair.get("plan"))
+        case "vitrail-vtab":
+            tasks = values.get("tasks")
+            root = _texts(values).get("root")
+            yield from ((f"vtab:{task}", root) for task in (tasks if isinstance(tasks, list) else []))
+        case "vitrail":
+            if data := _texts(values.get("provenance")).get("data"):
+                yield data, None
+
+
+def kind_of(folder: Path) -> str:
+    """Which format of ours a folder says it has, such as vitrail-run; empty for what is none."""
+    return _texts(_record(folder)).get("format", "").partition("/")[0]
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _of_plan(plan: Any) -> Iterator[tuple[str, str | None]]:
+    if isinstance(plan, dict):
+        yield from _of_run(plan.get("config"))
+
+
+def _of_run(config: Any) -> Iterator[tuple[str, str | None]]:
+    data = _texts(config.get("data") if isinstance(config, dict) else None)
+    for name, root in (("data", "root"), ("few_shot", "few_shot_root")):
+        if name in data:
+            yield data[name], data.get(root)
+
+
+def _texts(values: Any) -> dict[str, str]:
+    """What is text in an object."""
+    return {name: one for name, one in values.items() if isinstance(one, str)} if isinstance(values, dict) else {}
+
+
+def _items(values: Any) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []

@@ -1,0 +1,102 @@
+"""What the model card says about exported files: what each was compared with, and how far it is from torch."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from vitrail.errors import VitrailError, notice
+from vitrail.export.exported import exported_files, read_about
+from vitrail.export.write import files_of
+from vitrail.runtime.atomic import atomic_file
+from vitrail.weights.card import CARD_FILE, may_write_card, model_card, plain
+from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.folder import CONFIG_FILE, WEIGHTS_FILE, read_folder, sidecar
+from vitrail.weights.record import FORMAT
+
+
+def write_cards(checkpoint: Checkpoint, target: Path, model_folder: Path | None) -> list[Path]:
+    """Tell about an export beside it, and in the card of the model folder that it was made from; returns the cards."""
+    written = []
+    if _is_for_exports(target.parent) and _write(target.parent, checkpoint, target.parent, _use(target, checkpoint)):
+        written.append(target.parent / CARD_FILE)
+    if model_folder is not None and sidecar(model_folder).get("format") == FORMAT:
+        # The model as it lies there: what was exported may have another image size.
+        stored = read_folder(model_folder)
+        if _write(model_folder, stored, target.parent, None):
+            written.append(model_folder / CARD_FILE)
+    return written
+
+
+def exports_section(exports: Path, seen_from: Path) -> str:
+    """Every exported file of a folder, each with a table of its own."""
+    parts = []
+    for kind, path in exported_files(exports):
+        try:
+            _, export = read_about(kind, path)
+        except VitrailError:  # not one of ours
+            continue
+        rows = "\n".join(f"| {plain(name)} | {plain(value)} |" for name, value in _facts(kind, path, export).items())
+        name = plain(Path(os.path.relpath(path, seen_from)).as_posix())
+        parts.append(f"### {name}\n\n| part | value |\n|---|---|\n{rows}")
+    return "\n\n".join(parts)
+
+
+def accuracies(compared: dict[str, Any]) -> str:
+    """Both accuracies for people; empty where no label is known."""
+    labelled = compared.get("labelled")
+    if not labelled or compared.get("right_torch") is None:
+        return ""
+    torch, exported = (compared[name] / labelled for name in ("right_torch", "right_exported"))
+    return f"{torch:.2%} in torch, {exported:.2%} in the file, of {labelled:,} images"
+
+
+def _facts(kind: str, path: Path, export: dict[str, Any]) -> dict[str, str]:
+    compared, versions = export.get("compared", {}), export.get("versions", {})
+    facts = {
+        "kind": kind,
+        "size": f"{sum(file.stat().st_size for file in files_of(path)) / 1e6:,.1f} MB",
+        "image size": "any" if export.get("any_size") else ", ".join(compared.get("sizes", [])),
+        "made with": ", ".join(f"{name} {version}" for name, version in versions.items()),
+    }
+    if not compared:
+        return {**facts, "compared with": "nothing"}
+    batches = ", ".join(map(str, compared["batch_sizes"]))
+    difference = f"{compared['difference']:.1e}, of logits up to {compared['largest_logit']:.3g}"
+    facts |= {
+        "compared with": f"float32 torch on {compared['images']}",
+        "batch sizes": batches,
+        "sizes compared": ", ".join(compared["sizes"]),
+        "largest difference of a logit": difference,
+        "same first class": f"{compared['same_top1']:,} of {compared['count']:,}",
+        "accuracy": accuracies(compared),
+        "computed by": compared["runtime"],
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _use(target: Path, checkpoint: Checkpoint) -> str:
+    """How to ask an exported file; a network without classes has only features to give."""
+    name = json.dumps(target.name, ensure_ascii=False)
+    if not checkpoint.config.num_classes:
+        return f"```python\nfrom vitrail.export import open_exported\nexported = open_exported({name})\n```"
+    python = f'import vitrail\npredictor = vitrail.Predictor({name})\nanswers = predictor(["photo.jpg"])'
+    return f"```python\n{python}\n```\n\n```console\n$ vitrail predict {target.name} photo.jpg\n```"
+
+
+def _write(folder: Path, checkpoint: Checkpoint, exports: Path, use: str | None) -> bool:
+    if not may_write_card(folder):
+        notice(f"{folder / CARD_FILE} is not a card of ours and stays as it is.")
+        return False
+    with atomic_file(folder / CARD_FILE) as temporary:
+        text = model_card(checkpoint, exports=exports_section(exports, folder), use=use)
+        temporary.write_text(text, encoding="utf-8")
+    return True
+
+
+def _is_for_exports(folder: Path) -> bool:
+    """Whether nothing but exports lies in a folder: a card is no gift to a folder of other things."""
+    ours = {file.name for _, path in exported_files(folder) for file in files_of(path)} | {CARD_FILE}
+    if (folder / CONFIG_FILE).exists() or (folder / WEIGHTS_FILE).exists():
+        return False
+    return all(path.name in ours or path.name.startswith(".") for path in folder.iterdir())

@@ -1,0 +1,138 @@
+"""An exported file, ready to answer: what network it is, how its images are prepared, and the runtime that computes it.
+
+Nothing here needs torch, unless the file is one for torch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitrail.config import BitConfig, times
+from vitrail.errors import DataError, UsageError
+from vitrail.export.entries import described_by, export_entry
+from vitrail.export.onnx_read import open_onnx, read_onnx_entries
+from vitrail.export.openvino_file import open_openvino, read_openvino_entries
+from vitrail.export.pt2_file import open_pt2, read_pt2_entries
+from vitrail.export.runtimes import Opened, Run
+from vitrail.weights.record import Described
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of exported file."""
+
+    suffix: str
+    read_entries: Callable[[Path], dict[str, str]]
+    """What is said about the network; what is not safe to run is refused here or in `open`."""
+    open: Callable[[Path, int | None], Opened]
+
+
+# In the order in which one of several in a folder is taken: the faster on CPUs first.
+FORMATS: dict[str, Format] = {
+    "openvino": Format(".xml", read_openvino_entries, open_openvino),
+    "onnx": Format(".onnx", read_onnx_entries, open_onnx),
+    "torch": Format(".pt2", read_pt2_entries, open_pt2),
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that answers."""
+
+    path: Path
+    kind: str
+    """onnx, openvino or torch."""
+    runtime: str
+    """Name and version of what computes it."""
+    described: Described
+    any_size: bool
+    """Whether height and width may vary."""
+    run: Run
+    """Normalised float32 (batch, channels, height, width) to logits (batch, classes) and features (batch, dim)."""
+    export: dict[str, Any] = field(default_factory=dict)
+    """How it was made and what it was compared with."""
+
+
+def is_exported(source: str | Path) -> bool:
+    """Whether this is a file of `vitrail export` or of another exporter, or a folder that holds one and no model."""
+    return _find(Path(source)) is not None
+
+
+def open_exported(source: str | Path, *, threads: int | None = None) -> Exported:
+    """Open an exported file, or the fastest of a folder of them, on so many threads of the CPU."""
+    found = _find(Path(source))
+    if found is None:
+        wanted = f"a file that ends in {', '.join(one.suffix for one in FORMATS.values())}, or a folder with one"
+        raise DataError("is not an exported model", wanted=wanted, where=str(source))
+    kind, path = found
+    described, export = read_about(kind, path)
+    any_size = bool(export.get("any_size"))
+    opened = FORMATS[kind].open(path, threads)
+    run = _checked(opened.run, described, any_size, str(path))
+    return Exported(path, kind, opened.runtime, described, any_size, run, export)
+
+
+def read_about(kind: str, path: Path) -> tuple[Described, dict[str, Any]]:
+    """What a file says of its network and of its export, without loading either."""
+    entries = FORMATS[kind].read_entries(path)
+    return described_by(entries, str(path)), export_entry(entries, str(path))
+
+
+def exported_files(folder: Path) -> list[tuple[str, Path]]:
+    """Every exported file right in a folder, the faster kinds first."""
+    return [
+        (kind, path)
+        for kind, one in FORMATS.items()
+        for path in sorted(folder.glob(f"*{one.suffix}"))
+        if path.is_file() and not path.name.startswith(".") and (kind != "openvino" or _is_openvino(path))
+    ]
+
+
+def _find(path: Path) -> tuple[str, Path] | None:
+    try:
+        if path.is_dir():
+            # A folder with a config is a model or a run, whatever else lies in it.
+            return None if (path / "config.json").exists() else next(iter(exported_files(path)), None)
+        if not path.is_file():
+            return None
+    except OSError:  # a name that no file system takes
+        return None
+    kind = next((kind for kind, one in FORMATS.items() if path.suffix.lower() == one.suffix), None)
+    return None if kind is None or (kind == "openvino" and not _is_openvino(path)) else (kind, path)
+
+
+def _is_openvino(path: Path) -> bool:
+    """Many files are XML; OpenVINO's begin with a net."""
+    with path.open("rb") as file:
+        return b"<net" in file.read(200)
+
+
+def _checked(run: Run, described: Described, any_size: bool, where: str) -> Run:
+    """Refuse images that the network was not made for, in our words instead of the runtime's."""
+    config = described.config
+    smallest = (1, 1) if isinstance(config, BitConfig) else config.pixels_per_patch
+
+    def checked(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if images.dtype != np.float32 or images.ndim != 4 or not len(images):
+            came = f"the images are {images.dtype} of shape {images.shape}"
+            raise UsageError(came, wanted="float32 (batch, channels, height, width), at least one", where=where)
+        if images.shape[1] != config.channels:
+            raise UsageError(f"the images have {images.shape[1]} channels", wanted=f"{config.channels}", where=where)
+        height, width = images.shape[2:]
+        if any_size and (height < smallest[0] or width < smallest[1]):
+            wanted = f"at least {times(smallest)}, a patch"
+            raise UsageError(f"the images are {times((height, width))} pixels", wanted=wanted, where=where)
+        if not any_size and (height, width) != config.image_size:
+            raise UsageError(
+                f"the images are {times((height, width))} pixels",
+                wanted=f"{times(config.image_size)}, which the file was exported for",
+                where=where,
+                fix="Export it with --any-size.",
+            )
+        logits, features = run(np.ascontiguousarray(images))
+        return logits, features
+
+    return checked

@@ -1,0 +1,131 @@
+"""Real images to compare an exported file with its network on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitrail.config import DataConfig, from_json
+from vitrail.data import Arrays, Labels, OpenOptions, Part, Preparation, Source, evaluation_batches, open_data
+from vitrail.data.sources.parts import evenly, hold_out
+from vitrail.data.sources.splits import MissingSplit
+from vitrail.errors import VitrailError, notice
+from vitrail.evaluate.labels import match_classes
+from vitrail.models import Classifier
+from vitrail.weights.folder import sidecar
+
+FEWEST = 64
+_BATCH = 32
+# Where a run has no val split and nobody said otherwise.
+_HELD_OUT = 0.1
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Prepared images, and what they show where that is known."""
+
+    about: str
+    """Where they come from, for people."""
+    prepared: Callable[[Preparation, int], Tensor]
+    """The first so many of them, prepared for a size."""
+    count: int
+    targets: Tensor | None = None
+    """Class numbers, or shares of classes, of the first of them."""
+
+
+def gather_samples(model: Classifier, source: Source | None, *, labelled: bool, count: int = FEWEST) -> Samples:
+    """So many images, evenly from all of a source; photographs of scikit-learn fill up what is missing."""
+    parts: list[Source] = []
+    targets = None
+    if source is not None:
+        chosen = Part(source, evenly(len(source), count), f"{source.split} images".replace("images images", "images"))
+        parts.append(chosen)
+        targets = _targets(model, chosen) if labelled else None
+    missing = count - sum(map(len, parts))
+    if missing:
+        parts.append(photographs(missing))
+    about = " and ".join(f"{len(part):,} {part.split} of {part.name}" for part in parts)
+    return Samples(about, lambda preparation, number: _prepared(parts, preparation, number), count, targets)
+
+
+def photographs(count: int) -> Arrays:
+    """Crops of the two photographs that scikit-learn carries, a Chinese temple and a flower."""
+    from sklearn.datasets import load_sample_images
+
+    side = 256
+    photos = load_sample_images().images
+    each = -(-count // (2 * 8))
+    crops = []
+    for place in range(count):
+        photo, step = photos[place % 2], place // 2
+        top = (photo.shape[0] - side) * (step // 8) // max(each - 1, 1)
+        left = (photo.shape[1] - side) * (step % 8) // 7
+        crops.append(photo[top : top + side, left : left + side])
+    return Arrays(
+        "the two photographs that scikit-learn carries", "crops", ("image",), Labels.of([0] * count, 1), np.stack(crops)
+    )
+
+
+def data_of_run(model: Path) -> Source | None:
+    """What the run of this folder can be compared on: its test split, or what it did not learn from."""
+    for folder in (model, model.parent):
+        config = _data_config(folder)
+        if config is not None:
+            try:
+                return _not_learnt(config)
+            except VitrailError as error:
+                notice(f"The data of the run cannot be opened ({error})")
+    return None
+
+
+def _data_config(folder: Path) -> DataConfig | None:
+    """Where the data of a run is; of a fine-tuning, which is several runs, the first tells it."""
+    try:
+        record = sidecar(folder) if folder.is_dir() else {}
+        kind = str(record.get("format", ""))
+        if kind.startswith("vitrail-finetune/"):
+            runs = sorted(path.parent for path in folder.glob("*/config.json") if path.parent.name != "model")
+            return next((found for run in runs if (found := _data_config(run)) is not None), None)
+        if not kind.startswith("vitrail-run/"):
+            return None
+        config: dict[str, Any] = record.get("config", {})
+        return from_json(DataConfig, config.get("data", {}), where=str(folder / "config.json"))
+    except VitrailError:
+        return None
+
+
+def _not_learnt(config: DataConfig) -> Source:
+    config = replace(config, download=False)
+    options = OpenOptions(root=Path(config.root) if config.root else None, allow_empty=config.allow_empty)
+    for split in ("test", "val"):
+        try:
+            return open_data(config.data, split, options=options)
+        except MissingSplit:
+            continue
+    return hold_out(open_data(config.data, config.split, options=options), config.held_out or _HELD_OUT)[1]
+
+
+def _targets(model: Classifier, source: Source) -> Tensor | None:
+    """What the images show, as outputs of the model; none where that cannot be known."""
+    if not model.config.num_classes:
+        return None
+    try:
+        matched = match_classes(source, model.labels, model.config.num_classes, "the model").source
+    except VitrailError as error:
+        notice(f"The images are compared, and accuracy is not counted: {error}")
+        return None
+    return matched.labels.targets(np.arange(len(matched)))
+
+
+def _prepared(parts: list[Source], preparation: Preparation, number: int) -> Tensor:
+    found: list[Tensor] = []
+    for part in parts:
+        wanted = min(number - sum(map(len, found)), len(part))
+        if wanted:
+            some = Part(part, np.arange(wanted), part.split)
+            found += [batch.images for batch in evaluation_batches(some, preparation, batch_size=_BATCH)]
+    return torch.cat(found)

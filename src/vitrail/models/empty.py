@@ -1,0 +1,29 @@
+"""A network that is about to get its weights: no memory, and no first weights to be thrown away."""
+
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from vitrail.config import ModelConfig
+from vitrail.models.classifier import Classifier
+from vitrail.models.create import build
+
+
+class _NoStart(TorchFunctionMode):
+    """Leaves parameters as they are where `torch.nn.init` would fill them.
+
+    On the meta device there is nothing to fill, and to pretend so would load torch's compiler: a second and a half.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def build_empty(config: ModelConfig) -> Classifier:
+    """The network of a config on the meta device."""
+    with torch.device("meta"), _NoStart():
+        return build(config)

@@ -1,0 +1,192 @@
+"""From images to answers: the one path that prediction, serving and exported files share."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitrail.config import pair
+from vitrail.config.decoding import DecodePolicy
+from vitrail.data.sources.class_names import read_class_names
+from vitrail.data.transforms.fit_image import fit_image, normalised
+from vitrail.errors import DataError, UsageError
+from vitrail.predict.answers import ensure_classes, ensure_finite, label, likeliest, probabilities
+from vitrail.predict.backend import Backend
+from vitrail.predict.fastest import open_backend
+from vitrail.predict.handed import Handed, from_objects
+from vitrail.runtime.cores import usable_cores
+from vitrail.weights.record import Described
+
+Size = int | tuple[int, int]
+
+_MOST_READERS = 8
+# Batches that are read while one is computed.
+_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one image: outputs, or the reason why there are none."""
+
+    name: str
+    logits: np.ndarray | None = None
+    features: np.ndarray | None = None
+    frames: int = 1
+    """Of an animation or a file of several pages, of which the first is answered for."""
+    error: DataError | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An image as the network reads it."""
+
+    pixels: np.ndarray
+    """float32 (channels, height, width), normalised."""
+    frames: int
+
+
+class Predictor:
+    """A model that answers: `Predictor("runs/pets")(["cat.jpg"])` is a list of lists of (label, probability).
+
+    The source is whatever `load_model` takes, or a file of `vitrail export`.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        backend: str = "auto",
+        device: str = "auto",
+        image_size: Size | None = None,
+        preprocessing: str | None = None,
+        classes: str | Path | None = None,
+        batch_size: int = 32,
+        images: int | None = None,
+    ) -> None:
+        """`classes` is a file with a name per line, or `imagenet`, for weights that came without names.
+
+        `images`, where it is known how many will come, helps to choose the backend.
+        """
+        self.source = str(source)
+        size = None if image_size is None else pair(image_size, "image_size")
+        self.backend: Backend = open_backend(
+            source, backend, device=device, image_size=size, preprocessing=preprocessing, images=images
+        )
+        if classes is not None:
+            self.backend = _named(self.backend, Path(classes), self.source)
+        if batch_size < 1:
+            raise UsageError(f"batch_size is {batch_size}", wanted="at least 1")
+        self.batch_size = batch_size
+        self.size = size or self.described.config.image_size
+        self._policy = DecodePolicy()
+
+    @property
+    def described(self) -> Described:
+        """What is known of the network: its config, labels, preprocessing and lineage."""
+        return self.backend.described
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the classes, in the order of the logits."""
+        return self.described.labels
+
+    def __call__(self, images: Any, top_k: int = 5) -> list[list[tuple[str, float]]]:
+        """The likeliest classes of each image with their probabilities; one image may come without a list."""
+        if top_k < 1:
+            raise UsageError(f"top_k is {top_k}", wanted="at least 1")
+        ensure_classes(self.described, self.source)
+        logits = self.logits(images)
+        chances = probabilities(logits, self.described)
+        return [
+            [(label(self.described, int(index)), float(row[index])) for index in best]
+            for row, best in zip(chances, likeliest(logits, top_k), strict=True)
+        ]
+
+    def logits(self, images: Any) -> np.ndarray:
+        """What the head gives: float32 (images, classes)."""
+        return self._all(images, lambda answer: answer.logits, self.described.config.num_classes)
+
+    def embed(self, images: Any) -> np.ndarray:
+        """What the head reads: float32 (images, dim), for search and clustering."""
+        return self._all(images, lambda answer: answer.features, 0)
+
+    def answers(self, handed: Sequence[Handed]) -> Iterator[Answer]:
+        """An answer for each image, in order; one that cannot be read is told and the others are done."""
+        with ThreadPoolExecutor(min(_MOST_READERS, usable_cores())) as readers:
+            batches = _ahead(readers, self._prepared, handed, self.batch_size)
+            for names, prepared in batches:
+                yield from self._answered(names, prepared)
+
+    def prepare(self, handed: Handed) -> Prepared:
+        """Decode one image and fit it to the network, as evaluation does."""
+        config, preprocessing = self.described.config, self.described.preprocessing
+        assert preprocessing is not None, "the backend is opened only where it is known"
+        decoded = handed.decoded("L" if config.channels == 1 else "RGB", self._policy)
+        return Prepared(normalised(fit_image(decoded.image, self.size, preprocessing), preprocessing), decoded.frames)
+
+    def _prepared(self, handed: Handed) -> Prepared | DataError:
+        try:
+            return self.prepare(handed)
+        except DataError as error:
+            return error
+
+    def _answered(self, batch: Sequence[Handed], prepared: Sequence[Prepared | DataError]) -> Iterator[Answer]:
+        fine = [image.pixels for image in prepared if isinstance(image, Prepared)]
+        rows: Iterator[tuple[np.ndarray, np.ndarray]] = iter(())
+        if fine:
+            logits, features = self.backend.run(np.stack(fine))
+            ensure_finite(logits, self.source)
+            rows = zip(logits, features, strict=True)
+        for handed, image in zip(batch, prepared, strict=True):
+            if isinstance(image, DataError):
+                yield Answer(handed.name, error=image)
+            else:
+                one_logits, one_features = next(rows)
+                yield Answer(handed.name, one_logits, one_features, image.frames)
+
+    def _all(self, images: Any, part: Callable[[Answer], np.ndarray | None], width: int) -> np.ndarray:
+        rows = []
+        for answer in self.answers(from_objects(images)):
+            if answer.error is not None:
+                raise answer.error
+            rows.append(part(answer))
+        return np.stack(rows) if rows else np.empty((0, width), dtype=np.float32)
+
+
+def _named(backend: Backend, path: Path, where: str) -> Backend:
+    names, outputs = read_class_names(path), backend.described.config.num_classes
+    if len(names) != outputs:
+        raise UsageError(
+            f"there are {len(names):,} class names",
+            wanted=f"{outputs:,}, one for each output of {where}",
+            where=str(path),
+        )
+    return dataclasses.replace(backend, described=dataclasses.replace(backend.described, labels=names))
+
+
+def _ahead(
+    readers: ThreadPoolExecutor,
+    read: Callable[[Handed], Prepared | DataError],
+    handed: Iterable[Handed],
+    batch_size: int,
+) -> Iterator[tuple[list[Handed], list[Prepared | DataError]]]:
+    """Batches in order, the next few being read meanwhile."""
+    waiting: list[tuple[list[Handed], list]] = []
+    for batch in _batched(handed, batch_size):
+        waiting.append((batch, [readers.submit(read, one) for one in batch]))
+        if len(waiting) > _AHEAD:
+            names, futures = waiting.pop(0)
+            yield names, [future.result() for future in futures]
+    for names, futures in waiting:
+        yield names, [future.result() for future in futures]
+
+
+def _batched(items: Iterable[Handed], size: int) -> Iterator[list[Handed]]:
+    rest = iter(items)
+    while batch := list(itertools.islice(rest, size)):
+        yield batch
