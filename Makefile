@@ -10,8 +10,12 @@ demo: .venv/.installed
 	$(BIN)/vitrail demo
 	@echo "(the command lives in .venv/bin: source .venv/bin/activate puts it on your PATH)"
 
+# Tests that load onnxruntime and OpenVINO, whose threads do not go well with tests that fork.
+RUNTIMES := tests/predict tests/export tests/cli/test_predict.py tests/cli/test_export.py
+
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile $(RUNTIMES:%=--ignore=%)
+	$(BIN)/python -m pytest -m "not slow and not gpu" $(RUNTIMES)
 
 test-slow: .venv/.installed-dev
 	$(BIN)/python -m pytest -m "slow and not gpu"
