@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from vitrail.data import Arrays, Labels
+from vitrail.data.sources.class_names import ensure_named
 from vitrail.errors import DataError, Notice, UsageError
-from vitrail.evaluate.labels import ensure_named, match_classes
+from vitrail.evaluate.labels import match_classes
 
 
 def source(classes: tuple[str, ...], labels: list[int] | None = None) -> Arrays:

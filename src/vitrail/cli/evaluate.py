@@ -223,8 +223,9 @@ class _Work:
     def _measure(self, name: str) -> tuple["Measured", str]:
         """One model, and on what it was computed."""
         from vitrail.data.loading.reading import reading_workers
+        from vitrail.data.sources.class_names import ensure_named
         from vitrail.evaluate import evaluate_subject
-        from vitrail.evaluate.labels import ensure_named, match_classes
+        from vitrail.evaluate.labels import match_classes
         from vitrail.evaluate.subject import open_subject
         from vitrail.train.start import device_name
 

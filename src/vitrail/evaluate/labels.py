@@ -4,7 +4,6 @@ import copy
 import re
 import unicodedata
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -60,16 +59,6 @@ def match_classes(source: Source, labels: tuple[str, ...] | None, outputs: int, 
         where=f"{source.name}, {source.split}",
         fix=f"Rename them in the data, use a model that knows them, or name {_HOW}",
     )
-
-
-def ensure_named(names: tuple[str, ...], outputs: int, path: Path, model: str) -> None:
-    """Refuse a file of class names that is not about this model."""
-    if len(names) != outputs:
-        raise UsageError(
-            f"there are {len(names):,} class names",
-            wanted=f"{outputs:,}, one for each output of {model}",
-            where=str(path),
-        )
 
 
 def _by_number(source: Source, outputs: int, model: str) -> Source:

@@ -19,8 +19,7 @@ from vitrail.export.openvino_file import add_openvino_entry, write_openvino
 from vitrail.export.pt2_file import add_pt2_entry, write_pt2
 from vitrail.export.samples import Samples
 from vitrail.models import Classifier
-from vitrail.weights.checkpoint import from_model
-from vitrail.weights.record import Described
+from vitrail.weights.checkpoint import from_model, without_tensors
 
 KINDS = ("onnx", "openvino", "torch")
 SUFFIXES = {kind: FORMATS[kind].suffix for kind in KINDS}
@@ -92,14 +91,8 @@ def _files_of(target: Path) -> list[Path]:
 
 def _write(model: Classifier, path: Path, kind: str, any_size: bool) -> None:
     network = exportable(model, any_size=any_size, split_attention=kind != "torch")
-    entries = {RECORD: record_entry(_described(model)), EXPORT: ascii_json(_made(kind, any_size))}
+    entries = {RECORD: record_entry(without_tensors(from_model(model))), EXPORT: ascii_json(_made(kind, any_size))}
     _WRITE[kind](network, path, entries, any_size)
-
-
-def _described(model: Classifier) -> Described:
-    kept = vars(from_model(model)).copy()
-    del kept["state"]
-    return Described(**kept)
 
 
 def _made(kind: str, any_size: bool) -> dict[str, object]:

@@ -38,7 +38,7 @@ def torch_backend(model: "Classifier", device: str = "auto", *, compiled: bool =
     import torch
 
     from vitrail.runtime.device import find_device
-    from vitrail.weights.checkpoint import from_model
+    from vitrail.weights.checkpoint import from_model, without_tensors
 
     place = find_device(device)
     network = model.to(place).eval()
@@ -51,15 +51,8 @@ def torch_backend(model: "Classifier", device: str = "auto", *, compiled: bool =
             logits, features = compute(torch.from_numpy(images).to(place))
             return logits.float().cpu().numpy(), features.float().cpu().numpy()
 
-    kept = from_model(model)
-    described = Described(
-        config=kept.config,
-        labels=kept.labels,
-        preprocessing=kept.preprocessing,
-        provenance=kept.provenance,
-        metrics=kept.metrics,
-    )
-    return Backend(f"{'compiled ' if compiled else ''}torch {torch.__version__}, {place}", described, run)
+    name = f"{'compiled ' if compiled else ''}torch {torch.__version__}, {place}"
+    return Backend(name, without_tensors(from_model(model)), run)
 
 
 def _both(network: "Classifier") -> Callable:

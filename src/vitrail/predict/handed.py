@@ -14,8 +14,8 @@ from PIL import Image
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.decoding.decode import Decoded, Mode, decode, decode_opened
 from vitrail.data.sources.files import as_text, read_whole, shown, user_path
-from vitrail.data.sources.folder import images_below
-from vitrail.errors import DataError, UsageError, notice
+from vitrail.data.sources.loose import images_in
+from vitrail.errors import DataError, UsageError
 
 STANDARD_INPUT = "-"
 
@@ -53,23 +53,12 @@ def _from_name(name: str) -> list[Handed]:
     try:
         path = user_path(name)
         if path.is_dir():
-            return _below(path)
+            return [_of_file(found) for found in images_in(path)]
         if not path.exists() and glob.has_magic(name):
             return [_of_file(Path(found)) for found in _matching(path)]
     except DataError as error:
         return [_failed(as_text(name), error)]
     return [_of_file(path)]
-
-
-def _below(folder: Path) -> list[Handed]:
-    ignored: list[str] = []
-    found = images_below(folder, ignored)
-    if not found:
-        raise DataError("there is no image in this folder", wanted="at least one", where=shown(str(folder)))
-    if ignored:
-        rest = "" if len(ignored) == 1 else f" and {len(ignored) - 1:,} more files"
-        notice(f"{shown(ignored[0])}{rest} ignored: no image by name or content.")
-    return [_of_file(folder / path) for path in found]
 
 
 def _matching(pattern: Path) -> list[str]:

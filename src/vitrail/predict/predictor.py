@@ -12,7 +12,7 @@ import numpy as np
 
 from vitrail.config import pair
 from vitrail.config.decoding import DecodePolicy
-from vitrail.data.sources.class_names import read_class_names
+from vitrail.data.sources.class_names import ensure_named, read_class_names
 from vitrail.data.transforms.fit_image import fit_image, normalised
 from vitrail.errors import DataError, UsageError
 from vitrail.predict.answers import ensure_classes, ensure_finite, label, likeliest, probabilities
@@ -159,13 +159,8 @@ class Predictor:
 
 
 def _named(backend: Backend, path: Path, where: str) -> Backend:
-    names, outputs = read_class_names(path), backend.described.config.num_classes
-    if len(names) != outputs:
-        raise UsageError(
-            f"there are {len(names):,} class names",
-            wanted=f"{outputs:,}, one for each output of {where}",
-            where=str(path),
-        )
+    names = read_class_names(path)
+    ensure_named(names, backend.described.config.num_classes, path, where)
     return dataclasses.replace(backend, described=dataclasses.replace(backend.described, labels=names))
 
 

@@ -1,7 +1,7 @@
 """A network at rest: its config, its tensors and the facts that travel with them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from torch import Tensor
 
@@ -24,6 +24,11 @@ class Checkpoint(Described):
 def with_tensors(described: Described, state: State) -> Checkpoint:
     """The checkpoint of a network that a record describes."""
     return Checkpoint(**vars(described), state=state)
+
+
+def without_tensors(checkpoint: Checkpoint) -> Described:
+    """What is said about a network, and nothing of its weight."""
+    return Described(**{field.name: getattr(checkpoint, field.name) for field in fields(Described)})
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

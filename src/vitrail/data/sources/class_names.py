@@ -3,7 +3,7 @@
 import unicodedata
 from pathlib import Path
 
-from vitrail.errors import DataError
+from vitrail.errors import DataError, UsageError
 from vitrail.zoo.imagenet import imagenet_classes
 
 IMAGENET = "imagenet"
@@ -29,3 +29,13 @@ def read_class_names(path: Path) -> tuple[str, ...]:
         if (first := seen.setdefault(name, line)) != line:
             raise DataError(f"{name!r} is also line {first}", wanted="each class once", where=f"{path}, line {line}")
     return tuple(names)
+
+
+def ensure_named(names: tuple[str, ...], outputs: int, path: Path, model: str) -> None:
+    """Refuse a file of class names that is not about this model."""
+    if len(names) != outputs:
+        raise UsageError(
+            f"there are {len(names):,} class names",
+            wanted=f"{outputs:,}, one for each output of {model}",
+            where=str(path),
+        )

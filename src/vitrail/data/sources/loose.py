@@ -16,7 +16,7 @@ def open_images(names: Sequence[str | Path]) -> Files:
     for name in names:
         path = user_path(name)
         if path.is_dir():
-            paths += _in_folder(path)
+            paths += [os.path.abspath(found) for found in images_in(path)]  # noqa: PTH100
         elif path.exists() or path.is_symlink():
             paths.append(os.path.abspath(path))  # noqa: PTH100 - a link keeps its name
         else:
@@ -43,7 +43,8 @@ def ensure_not_beside(names: Sequence[str | Path], target: Path) -> None:
             )
 
 
-def _in_folder(folder: Path) -> list[str]:
+def images_in(folder: Path) -> list[Path]:
+    """Every image below a folder, at least one; what is ignored there is told."""
     ignored: list[str] = []
     found = images_below(folder, ignored)
     if not found:
@@ -51,4 +52,4 @@ def _in_folder(folder: Path) -> list[str]:
     if ignored:
         rest = "" if len(ignored) == 1 else f" and {len(ignored) - 1:,} more files"
         notice(f"{shown(ignored[0])}{rest} ignored: no image by name or content.")
-    return [os.path.abspath(folder / path) for path in found]  # noqa: PTH100
+    return [folder / path for path in found]
