@@ -85,7 +85,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        contenders = commands(options.source, options.photo, Path(folder))
+        # Each process starts in that folder.
+        source, photo = (str(Path(name).resolve()) for name in (options.source, options.photo))
+        contenders = commands(source, photo, Path(folder))
         seconds: dict[str, list[float]] = {name: [] for name in contenders}
         for round_number in range(options.rounds + 1):
             order = list(contenders)
