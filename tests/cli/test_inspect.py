@@ -12,13 +12,15 @@ import pytest
 import torch
 from markdown_it import MarkdownIt
 from tests.cli.photos import measured
-from tests.report.runs import FULL, make_run
+from tests.report.runs import FULL, make_run, run_config
 
 import vitrail
 from vitrail.cli import main
 from vitrail.config import preset
+from vitrail.models import build
 from vitrail.report.inspection_folder import as_markdown
 from vitrail.runtime.lock import only_one
+from vitrail.train import checkpoint as checkpoints
 
 FEW = ("--figures", "distance", "rollout", "--dpi", "40")
 
@@ -254,3 +256,21 @@ def test_a_run_that_is_being_trained_is_waited_for(place, capsys) -> None:
         assert main(["inspect", "runs/ds"]) == 3
     told = capsys.readouterr().err
     assert "It is being trained now: wait for its end." in told and "--resume" not in told
+
+
+def test_a_run_without_a_model_is_shown_by_its_last_checkpoint(place, capsys) -> None:
+    folder = make_run(place / "runs" / "ds", FULL[:2])
+    state = build(run_config().model).state_dict()
+    checkpoints.save(folder.checkpoints, 1234, {"model": state}, {})
+    words = ("inspect", "runs/ds", "--figures", "positions", "--dpi", "40", "--json")
+    assert main([*words, "--image-size", "16", "--out", "larger"]) == 0
+    printed = capsys.readouterr()
+    assert "runs/ds: this run has kept no model yet. Shown are its weights at step 1,234." in printed.err
+    assert json.loads(printed.out)["config"]["image_size"] == [16, 16]
+    # With images too: how they are prepared is what the run says.
+    assert main(["inspect", "runs/ds", "photos", "--limit", "2", *FEW, "--out", "seen"]) == 0
+    with np.load("seen/numbers.npz") as numbers:
+        assert numbers["rollout"].shape == (2, 2, 2)
+    (next(folder.checkpoints.glob("step-*")) / "state.json").unlink()
+    assert main(list(words)) == 3
+    assert "none of its checkpoints can be read" in capsys.readouterr().err

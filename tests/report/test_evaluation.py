@@ -157,6 +157,10 @@ def test_several_classes_per_image_have_a_table_and_no_matrix() -> None:
     assert "mean average precision on 12 test images" in reader.words
     assert "have a right first guess, of 8 with a class" in reader.words
     assert reader.sections()[0] == "classes"
+    # It may be long, and is scrolled by the keys too.
+    assert "Table of classes" in reader.inside("classes", "aria-label") and reader.inside("classes", "tabindex") == [
+        "0"
+    ]
 
 
 def test_a_page_of_thousands_of_classes_leaves_their_table_out() -> None:
@@ -178,6 +182,8 @@ def test_models_beside_each_other() -> None:
     assert "c: there is no such file." in page.words and "c: c:" not in page.words
     assert page.attributes("href") == ["1-a/report.html", "2-b/report.html"]
     assert "<a>" in page.words
+    # Wider than a phone: the table scrolls, and not the page.
+    assert page.inside("models", "tabindex") == ["0"]
     alone = overview_page([("1-a/report.html", found[0])], {}, failures, CONTEXT)
     assert "standard deviation" not in alone
 

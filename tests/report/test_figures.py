@@ -18,8 +18,9 @@ from vitrail.inspect import attention_distance, attention_rollout, logit_lens
 from vitrail.report import glyphs
 from vitrail.report.distance import Distances, distance_figure
 from vitrail.report.figures import Figure, as_png, as_svg, png_caption
+from vitrail.report.filters import mosaic
 from vitrail.report.glyphs import Naming, is_drawable
-from vitrail.report.inspection import LeftOut, each_figure, figures_of, grouped
+from vitrail.report.inspection import LeftOut, each_figure, grouped
 from vitrail.report.lens import Lens, lens_figure
 from vitrail.report.occlusion import painted
 from vitrail.report.positions import neighbour_likeness, positions_figure
@@ -41,8 +42,8 @@ def preparation(model) -> Preparation:
 
 
 def made(model, *wanted: str, **how) -> dict[str, Figure]:
-    found = figures_of(model, preparation(model), source(model), wanted=wanted or None, **how)  # type: ignore[arg-type]
-    return {figure.name: figure for figure in found}
+    found = each_figure(model, preparation(model), source(model), wanted or None, **how)  # type: ignore[arg-type]
+    return {figure.name: figure for figure in found if isinstance(figure, Figure)}
 
 
 def texts(svg: str) -> list[str]:
@@ -275,3 +276,23 @@ def test_when_the_answer_is_found() -> None:
     assert "After 1 of 2 layers" in caption(0, 1, 1)[0]
     assert "Only after the last of 2 layers" in caption(0, 0, 1)[0]
     assert "Each coloured line is an image" in caption(0, 1)[0] and "the dashed one" in caption(0, 1)[0]
+
+
+@pytest.mark.parametrize(("count", "across", "rows"), [(1, 1, 1), (4, 4, 1), (7, 7, 1), (9, 7, 2)])
+def test_filters_stand_in_no_more_columns_than_there_are(count: int, across: int, rows: int) -> None:
+    whole = mosaic(np.ones((count, 32, 32, 3), np.float32))
+    assert whole.shape == (rows * 34 - 2, across * 34 - 2, 4)
+    # What is seen is all of them and nothing else.
+    assert whole[..., 3].sum() == count * 32 * 32
+
+
+@pytest.mark.parametrize(("letters", "columns"), [(3, 2), (16, 1)])
+def test_long_names_below_the_lens_have_a_line_each(letters: int, columns: int) -> None:
+    labels = ("n" * letters, "m" * letters)
+    names = tuple(f"{'f' * letters}{number}.jpg" for number in range(4))
+    shown = Shown(torch.zeros(4, 3, 8, 8), HALF, names, np.array([0, 1, 0, 1]), np.full(4, 0.5), labels)
+    found = Lens(np.linspace(0, 1, 12).reshape(3, 4), np.tile([0, 1, 0, 1], (3, 1)))
+    canvas = lens_figure(found, shown, np.arange(4)).draw(Naming(dict(enumerate(labels)), only_drawable=False))
+    (legend,) = canvas.legends
+    assert [one.get_text() for one in legend.get_texts()] == [f"{n}: {labels[i % 2]}" for i, n in enumerate(names)]
+    assert legend._ncols == columns  # type: ignore[attr-defined]

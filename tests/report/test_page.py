@@ -315,6 +315,14 @@ def test_data_that_has_changed_is_not_shown_beside_old_numbers(full) -> None:
     assert "the classes are not those of the run" in read(folder, renamed, said).words
 
 
+def test_the_best_evaluation_has_its_words_at_the_foot_of_a_line(full) -> None:
+    svg = charts(gather(*full))["accuracy"].svg()
+    (star,) = re.findall(r'<circle class="star" cx="([\d.]+)" cy="([\d.]+)"', svg)
+    (foot,) = re.findall(r'<path class="foot" d="M([\d.]+) ([\d.]+)V([\d.]+)"/>', svg)
+    assert foot[0] == star[0] and float(star[1]) < float(foot[1]) < float(foot[2])
+    assert "best 90.0 %" in svg
+
+
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut off", b"text"])
 def test_damaged_predictions(damage, full) -> None:
     folder, images, _ = full

@@ -237,8 +237,17 @@ def _opened(
 ) -> "tuple[Classifier, Preparation | None]":
     """The model; how its images are prepared has to be known only where there are some."""
     from vitrail.evaluate.subject import open_subject
+    from vitrail.report.so_far import subject_so_far
+    from vitrail.train.folder import RunFolder
     from vitrail.weights.load import load_model
 
+    run = RunFolder(user_path(name))
+    if kind_of(run.path) == "vitrail-run" and not run.model.is_dir():
+        how = {"image_size": options.image_size, "preprocessing": options.preprocessing, "device": device}
+        if (so_far := subject_so_far(run, **how)) is not None:
+            step = so_far.model.provenance["step"]
+            notice(f"{name}: this run has kept no model yet. Shown are its weights at step {step:,}.")
+            return so_far.model, so_far.preparation
     if not has_images:
         return load_model(name, image_size=options.image_size), None
     subject = open_subject(name, image_size=options.image_size, preprocessing=options.preprocessing, device=device)

@@ -29,6 +29,11 @@ class Cells:
         return f"#{anchor(place)}" if place in self.panels else None
 
     @property
+    def hint(self) -> str:
+        """What a reader may do, where there is something to see."""
+        return "Choose a cell to see its images." if self.panels else ""
+
+    @property
     def html(self) -> str:
         """All panels, of which the one that is linked to is seen."""
         return f'<div class="cells">{"".join(self.panels.values())}</div>'

@@ -167,7 +167,8 @@ class Chart:
         anchor, shift = ("end", -9) if near_end else ("start", 9)
         return (
             f'<circle class="star" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
-            # At the ground, where no curve is when the best is above.
+            # Told at the ground, where no curve is when the best is above, at the foot of a line that leads there.
+            f'<path class="foot" d="M{x:.1f} {y + 6:.1f}V{_TOP + self._depth:.1f}"/>'
             f'<text class="told" x="{x + shift:.1f}" y="{_TOP + self._depth - 8:.1f}" text-anchor="{anchor}">'
             f"{text(told)}</text>"
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vitrail.data.check.words import counted, number, text
-from vitrail.report.document import Section, document
+from vitrail.report.document import Section, document, wide
 from vitrail.report.evaluation import GENERATOR, facts_table, short_name
 from vitrail.report.numbers import percent
 
@@ -57,12 +57,13 @@ def overview_page(
     if summary:
         means = "".join(f'<td class="n"><b>{spread_value(key, summary.get(key))}</b></td>' for key in names)
         rows += f"<tr><td><b>mean ± standard deviation</b></td>{means}<td></td></tr>"
-    table = f'<table><thead><tr><th>model{heads}<th class="n">images</tr></thead><tbody>{rows}</tbody></table>'
+    heads = f'<tr><th>model{heads}<th class="n">images</tr>'
+    table = f'<table class="models"><thead>{heads}</thead><tbody>{rows}</tbody></table>'
     failed = "".join(
         f"<li>{text(one['model'])}: {text(one['error'].removeprefix(one['model'] + ': '))}</li>" for one in failures
     )
     sections = [
-        Section("models", "Models", "", table),
+        Section("models", "Models", "", wide("Table of models", table)),
         *([Section("failed", "Not measured", "", f"<ul>{failed}</ul>")] if failed else []),
         Section("again", "How to do it again", "", facts_table({}, context)),
     ]

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.figure import Figure as Canvas
 from matplotlib.figure import SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from vitrail.data.check.words import counted
-from vitrail.report.figures import SOFT, Figure
+from vitrail.report.figures import SOFT, Figure, distinct_colours
 
 _NAMED = 4
 # Shares of what equal attention gives: heads that cannot be told from it, and heads that look near.
@@ -103,7 +102,7 @@ def draw_distance(place: Canvas | SubFigure, found: Distances) -> None:
     """Dots coloured by head; the first few heads are named, as in the paper."""
     axes, mean = place.subplots(), found.mean
     heads = mean.shape[1]
-    colours = colormaps["turbo"](np.linspace(0.08, 0.92, heads))
+    colours = distinct_colours(heads)
     for head in range(heads):
         name = f"Head {head + 1}" if head < _NAMED or heads <= _NAMED + 2 else "…" if head == _NAMED else None
         axes.scatter(

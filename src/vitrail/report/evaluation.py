@@ -12,7 +12,7 @@ from vitrail.report.cells import cells_of
 from vitrail.report.class_bars import class_picture
 from vitrail.report.classes import class_parts
 from vitrail.report.confusion import MOST_CLASSES, heat_map
-from vitrail.report.document import Section, document
+from vitrail.report.document import Section, document, wide
 from vitrail.report.headline import network_words
 from vitrail.report.numbers import duration, percent
 from vitrail.report.parts import calibration_section, figure_sections, mistakes_section, notes_section
@@ -121,7 +121,8 @@ def _sections(measured: Measured) -> Iterator[Section]:
         lead, body = f"{number(found.images)} images.", ""
         if len(found.classes) <= _MOST_LISTED:
             table = confusion(predictions, source.labels.values, len(found.classes))
-            body = class_parts(table, source.classes, cells_of(source, predictions, album, source.name))
+            cells = cells_of(source, predictions, album, source.name)
+            lead, body = f"{lead} {cells.hint}".rstrip(), class_parts(table, source.classes, cells)
         else:
             lead = f"{number(len(found.classes))} classes are too many for a page: result.json has all."
         yield Section("classes", "Class by class", lead, body)
@@ -148,11 +149,9 @@ def _labels(found: MultiLabelEvaluation) -> str:
         for one in there[:_MOST_LISTED]
     )
     names = ("images", "guessed", "right", "average precision", "F1")
-    heads = "".join(f'<th class="n"><button>{name}</button>' for name in names)
-    return (
-        '<div class="scroll"><table class="sortable"><thead><tr><th><button>class</button>'
-        f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    heads = "<th><button>class</button>" + "".join(f'<th class="n"><button>{name}</button>' for name in names)
+    table = f'<table class="sortable"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return wide("Table of classes", table)
 
 
 def _cell(value: float | None, shown: str) -> str:
@@ -174,6 +173,7 @@ def facts_table(record: dict[str, Any], context: dict[str, Any]) -> str:
     rows = "".join(
         f'<tr><td class="path">{text(name)}</td><td class="path">{text(value)}</td></tr>'
         for name, value in flat(shown)
-        if value != "[]"
+        # What is empty was not asked for, or is not there.
+        if value not in ("[]", '""')
     )
     return f'<pre class="command">{text(context["command"])}</pre><table class="facts">{rows}</table>'

@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
@@ -23,10 +24,6 @@ INK, SOFT, PAPER = "#1b2130", "#5d6675", "#ffffff"
 _SMALL = 160
 # Of photos inside an SVG; everything else in it is drawn and has none.
 _SVG_DPI = 200
-# Of a picture, in inches.
-_SIDE = 1.25
-# Of half of the two lines below it.
-_LINES = 0.17
 _THEME = {INK: f"var(--ink, {INK})", SOFT: f"var(--soft, {SOFT})", PAPER: f"var(--card, {PAPER})"}
 
 
@@ -114,24 +111,9 @@ def show(axes: Axes, picture: np.ndarray, *, sharp: bool = False, **how: Any) ->
     axes.set_axis_off()
 
 
-def pairs(rows: int, across: int, tall: float) -> tuple[Canvas, np.ndarray]:
-    """Room for pairs of pictures, with air between the pairs; every third column is empty."""
-    height = rows * (_SIDE * tall + 2 * _LINES) + 0.2
-    canvas = Canvas(figsize=(across * 2.12 * _SIDE, height), layout="constrained")
-    # Words below take no part in the layout, so the room for them is said here: between rows, and below the last.
-    rest = (0, _LINES / height, 1, 1 - _LINES / height)
-    canvas.get_layout_engine().set(w_pad=0.015, h_pad=0.7 * _LINES, wspace=0, hspace=0, rect=rest)  # type: ignore[union-attr]
-    places = canvas.subplots(rows, 3 * across - 1, squeeze=False, width_ratios=([1, 1, 0.06] * across)[:-1])
-    for axes in places.flat:
-        axes.set_axis_off()
-    return canvas, places
-
-
-def below(axes: Axes, words: str, *, at_the_right: bool = False) -> None:
-    """A line or two under a picture, which may be longer than the picture is wide."""
-    place, side = (1, "right") if at_the_right else (0, "left")
-    text = axes.text(place, -0.04, words, transform=axes.transAxes, va="top", ha=side, fontsize=6.5, linespacing=1.3)
-    text.set_in_layout(False)
+def distinct_colours(count: int) -> np.ndarray:
+    """Colours for so many things, none of them too dark for a black page or too pale for a white one."""
+    return colormaps["turbo"](np.linspace(0.13, 0.87, max(count, 2)))[:count]
 
 
 @contextmanager

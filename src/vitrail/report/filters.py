@@ -9,6 +9,8 @@ from vitrail.report.figures import Figure, show
 
 _ACROSS = 7
 _CELL = 0.72
+# What its title takes, in inches.
+_TITLE = 2.9
 
 
 def filters_figure(found: Filters) -> Figure:
@@ -57,8 +59,9 @@ def share_of_noise(found: Filters) -> float:
 
 
 def _drawn(found: Filters, kind: str) -> Canvas:
-    rows = -(-len(found.components) // _ACROSS)
-    canvas = Canvas(figsize=(_ACROSS * _CELL, rows * _CELL + 0.5), layout="constrained")
+    across = min(_ACROSS, len(found.components))
+    rows = -(-len(found.components) // across)
+    canvas = Canvas(figsize=(max(across * _CELL, _TITLE), rows * _CELL + 0.5), layout="constrained")
     draw_filters(canvas, found, title=f"{kind}\n(first {len(found.components)} principal components)")
     return canvas
 
@@ -74,17 +77,18 @@ def draw_filters(place: Canvas | SubFigure, found: Filters, title: str) -> None:
 
 
 def mosaic(pictures: np.ndarray) -> np.ndarray:
-    """Pictures (count, height, width, channels) in rows of seven, with thin lines of nothing between them."""
+    """Pictures (count, height, width, channels) in rows of at most seven, with thin lines of nothing between them."""
     count, height, width, channels = pictures.shape
     # A line has to be thin beside the filter, whatever the number of its pixels.
     times = max(1, -(-32 // max(height, width)))
     pictures = pictures.repeat(times, axis=1).repeat(times, axis=2)
     height, width, gap = height * times, width * times, max(1, height * times // 16)
-    rows = -(-count // _ACROSS)
+    across = min(_ACROSS, count)
+    rows = -(-count // across)
     # The fourth number says how much is seen.
-    whole = np.zeros((rows * (height + gap) - gap, _ACROSS * (width + gap) - gap, channels + 1), dtype=np.float32)
+    whole = np.zeros((rows * (height + gap) - gap, across * (width + gap) - gap, channels + 1), dtype=np.float32)
     for number, picture in enumerate(pictures):
-        top, left = (number // _ACROSS) * (height + gap), (number % _ACROSS) * (width + gap)
+        top, left = (number // across) * (height + gap), (number % across) * (width + gap)
         whole[top : top + height, left : left + width, :channels] = picture
         whole[top : top + height, left : left + width, channels] = 1
     return whole

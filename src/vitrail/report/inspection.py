@@ -55,25 +55,6 @@ _WINDOW, _WINDOW_OF_FEW, _FEW_PATCHES = 3, 1, 4
 _MOST_AT_A_TIME = 32
 
 
-def figures_of(
-    model: Classifier,
-    preparation: Preparation | None = None,
-    images: Source | None = None,
-    *,
-    wanted: Iterable[FigureName] | None = None,
-    layers: Sequence[int] | None = None,
-    most_shown: int = 6,
-    progress: Progress | None = None,
-) -> list[Figure]:
-    """The figures that this network can be shown in; what makes no sense for it is left out.
-
-    Without images: filters and positions. `layers` are those that attention is taken of. All images count in
-    distances and lens; so many of them as `most_shown` are drawn, evenly spread.
-    """
-    found = each_figure(model, preparation, images, wanted, layers=layers, most_shown=most_shown, progress=progress)
-    return [figure for figure in found if isinstance(figure, Figure)]
-
-
 @dataclass(frozen=True)
 class LeftOut:
     """A figure that cannot be made of this network."""
@@ -108,7 +89,11 @@ def each_figure(
     most_shown: int = 6,
     progress: Progress | None = None,
 ) -> Iterator[Figure | LeftOut]:
-    """The same one by one, each as soon as it is made, with the reason for each that is left out."""
+    """The figures that this network can be shown in, each as soon as it is made, and the reason for each left out.
+
+    Without images: filters and positions. `layers` are those that attention is taken of. All images count in
+    distances and lens; so many of them as `most_shown` are drawn, evenly spread.
+    """
     names = wanted if wanted is not None else WITHOUT_IMAGES if images is None else USUAL
     look = _Look(
         model, preparation, images, layers, most_shown, progress or (lambda _what, _count: nullcontext(_silent))

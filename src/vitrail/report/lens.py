@@ -1,19 +1,21 @@
 """When the answer is found: what the head would say after each layer."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 
 from vitrail.data.check.words import counted
-from vitrail.report.figures import INK, SOFT, Figure
+from vitrail.report.figures import INK, SOFT, Figure, distinct_colours
 from vitrail.report.glyphs import Naming
 from vitrail.report.shown import Shown
 
 # More lines than these cross each other beyond recognition.
 _MOST_LINES = 6
+# Letters of a name of which two fit beside each other.
+_SHORT = 34
 
 
 @dataclass(frozen=True)
@@ -82,25 +84,32 @@ def _settled_words(settled: int, depth: int) -> str:
 
 
 def _drawn(found: Lens, shown: Shown, places: np.ndarray, naming: Naming) -> Canvas:
-    canvas = Canvas(figsize=(6.6, 3.2), layout="constrained")
+    few = min(len(shown), _MOST_LINES)
+    drawn: list[tuple[str, np.ndarray, dict[str, Any]]] = [
+        (
+            f"{shown.file(number)}: {shown.guess(number, naming)}",
+            found.probability[:, places[number]],
+            {"color": colour, "linewidth": 1.1, "alpha": 0.9},
+        )
+        for number, colour in enumerate(distinct_colours(few))
+    ]
+    if found.probability.shape[1] > few:
+        mean, dashed = found.probability.mean(axis=1), {"linewidth": 1.2, "linestyle": (0, (4, 2))}
+        drawn.append(("mean over all images", mean, {"color": INK, "linewidth": 2}))
+        drawn.append(("guesses that are final", found.agreement, {"color": INK, **dashed}))
+    # Names are told below the lines: beside them they would take the room of the lines.
+    across = 2 if max(len(name) for name, _, _ in drawn) <= _SHORT else 1
+    canvas = Canvas(figsize=(4.4, 2.8 + 0.15 * -(-len(drawn) // across)), layout="constrained")
     axes = canvas.subplots()
     depths = np.arange(len(found.probability))
-    few = min(len(shown), _MOST_LINES)
-    colours = colormaps["turbo"](np.linspace(0.1, 0.9, max(few, 2)))
-    for number in range(few):
-        name = f"{shown.file(number)}: {shown.guess(number, naming)}"
-        line = found.probability[:, places[number]]
-        axes.plot(depths, line, color=colours[number], linewidth=1.1, alpha=0.9, label=name)
-    if found.probability.shape[1] > few:
-        axes.plot(depths, found.probability.mean(axis=1), color=INK, linewidth=2, label="mean over all images")
-        axes.plot(
-            depths, found.agreement, color=INK, linewidth=1.2, linestyle=(0, (4, 2)), label="guesses that are final"
-        )
+    for name, line, how in drawn:
+        axes.plot(depths, line, label=name, clip_on=False, **how)
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlim(0, depths[-1])
     axes.yaxis.grid(True, color=SOFT, alpha=0.2, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("Layers read (0 is the embedding)")
     axes.set_ylabel("Probability of the final answer")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
+    axes.set_title("The answer after each layer")
+    canvas.legend(loc="outside lower center", ncols=across, fontsize=7)
     return canvas

@@ -6,11 +6,11 @@ from matplotlib.figure import Figure as Canvas
 
 from vitrail.data.check.words import counted
 from vitrail.inspect import Covers
-from vitrail.report.figures import Figure, below, pairs, show
+from vitrail.report.figures import Figure
 from vitrail.report.glyphs import Naming
+from vitrail.report.pairs import draw_pairs
 from vitrail.report.shown import Shown
 
-_PAIRS_ACROSS = 3
 _STRENGTH = 0.75
 # Below this a map stays pale: an answer that nothing shakes is not to look shaken.
 _FULL = 0.1
@@ -51,22 +51,9 @@ def _between(values: np.ndarray) -> str:
 
 
 def _drawn(drops: np.ndarray, shown: Shown, cell: tuple[int, int], naming: Naming) -> Canvas:
-    pictures = shown.pictures
-    across = min(_PAIRS_ACROSS, len(drops))
-    rows = -(-len(drops) // across)
-    tall = pictures.shape[1] / pictures.shape[2]
-    canvas, places = pairs(rows, across, tall)
-    for number, (picture, drop) in enumerate(zip(pictures, drops, strict=True)):
-        row, column = divmod(number, across)
-        left, right = places[row, 3 * column], places[row, 3 * column + 1]
-        show(left, picture)
-        show(right, painted(picture, drop, cell))
-        if row == 0:
-            left.set_title("Input", fontsize=8)
-            right.set_title("Covered here", fontsize=8)
-        below(left, f"{shown.file(number)}\n{shown.answer(number, naming)}")
-        below(right, f"−{max(0.0, drop.max()):.0%} to +{max(0.0, -drop.min()):.0%}", at_the_right=True)
-    return canvas
+    beside = [painted(picture, drop, cell) for picture, drop in zip(shown.pictures, drops, strict=True)]
+    words = [f"−{max(0.0, drop.max()):.0%} to +{max(0.0, -drop.min()):.0%}" for drop in drops]
+    return draw_pairs(shown, "Covered here", beside, naming, words)
 
 
 def painted(picture: np.ndarray, drop: np.ndarray, cell: tuple[int, int]) -> np.ndarray:

@@ -32,7 +32,7 @@ _READ = "Every file was read before the first step, and there was nothing to not
 def page(
     story: Story, charts: dict[str, Chart], subject: Subject | str | None = None, findings: Findings | None = None
 ) -> str:
-    """The whole document; `subject` is the model that was kept, or why it cannot be looked into.
+    """The whole document; `subject` is the model, or why it cannot be looked into.
 
     `findings` are what a check of the data said.
     """
@@ -56,7 +56,7 @@ def _sections(
     yield curves_section(story, charts)
     if story.metrics is not None or story.left_out:
         yield from _measured(story, subject)
-    yield from figure_sections(subject, story.source)
+    yield from figure_sections(subject, story.source, _so_far_words(story, subject))
     yield _data(story, findings)
     yield _happened(story)
     yield Section("again", "How to do it again", _exactness(story), facts(story))
@@ -110,14 +110,21 @@ def _classes(story: Story, predictions: Predictions, pictures: Pictures | None, 
     cells = NO_CELLS
     if story.source is not None and pictures is not None:
         cells = cells_of(story.source, predictions, pictures, story.record.config.data.data)
-    words = " ".join(filter(None, [_class_words(story, table, has_cells=bool(cells.panels)), gone]))
+    words = " ".join(filter(None, [_class_words(story, table), cells.hint, gone]))
     return Section("classes", "Class by class", words, class_parts(table, story.record.classes, cells))
 
 
-def _class_words(story: Story, table: np.ndarray, *, has_cells: bool) -> str:
+def _class_words(story: Story, table: np.ndarray) -> str:
     mean = float(np.nanmean(class_accuracy(table)))
-    choose = " Choose a cell to see its images." if has_cells else ""
-    return f"{number(int(table.sum()))} {split_words(story)} images. Mean of the classes: {percent(mean)}.{choose}"
+    return f"{number(int(table.sum()))} {split_words(story)} images. Mean of the classes: {percent(mean)}."
+
+
+def _so_far_words(story: Story, subject: Subject | str | None) -> str:
+    if story.done is not None or not isinstance(subject, Subject):
+        return ""
+    step = subject.model.provenance.get("step")
+    at = f" at step {number(step)}" if isinstance(step, int) else ""
+    return f"The run has not come to its end: these are its weights{at}."
 
 
 def _data(story: Story, findings: Findings | None) -> Section:

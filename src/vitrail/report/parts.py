@@ -56,7 +56,7 @@ def notes_section(notes: Sequence[str], nothing: str, body: str = "") -> Section
     return Section("data", "The images", "" if notes else nothing, (f"<ul>{items}</ul>" if notes else "") + body)
 
 
-def figure_sections(subject: Subject | str | None, source: Source | None) -> Iterator[Section]:
+def figure_sections(subject: Subject | str | None, source: Source | None, lead: str = "") -> Iterator[Section]:
     """What the network has learnt, as the figures of the paper; those that show images need some.
 
     In place of the subject there may be words why there is none.
@@ -69,10 +69,12 @@ def figure_sections(subject: Subject | str | None, source: Source | None) -> Ite
     images = None
     if source is not None:
         images = Part(source, evenly(len(source), min(_IMAGES, affordable(subject))), source.split)
-    yield from learnt_sections(subject.model, subject.preparation, images)
+    yield from learnt_sections(subject.model, subject.preparation, images, lead)
 
 
-def learnt_sections(model: Classifier, preparation: Preparation | None, images: Source | None) -> Iterator[Section]:
+def learnt_sections(
+    model: Classifier, preparation: Preparation | None, images: Source | None, lead: str = ""
+) -> Iterator[Section]:
     """The same for a network and some images, or none; what cannot be shown of it is told below."""
     # Drawing is a heavy thing to import, and not every page draws.
     from vitrail.report.figures import Figure
@@ -87,7 +89,7 @@ def learnt_sections(model: Classifier, preparation: Preparation | None, images: 
     )
     body = f'<div class="figures">{shown}</div>' if shown else ""
     body += f'<p class="more">Not shown:</p><ul class="more">{missing}</ul>' if missing else ""
-    yield Section("learnt", "What it has learnt", "", body)
+    yield Section("learnt", "What it has learnt", lead, body)
 
 
 def figure_html(figure: "Figure") -> str:

@@ -6,11 +6,11 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from vitrail.data.check.words import counted
-from vitrail.report.figures import Figure, below, pairs, show
+from vitrail.report.figures import Figure
 from vitrail.report.glyphs import Naming
+from vitrail.report.pairs import draw_pairs
 from vitrail.report.shown import Shown
 
-_PAIRS_ACROSS = 3
 # Below this the strongest patch is hardly stronger than the others.
 _FLAT = 1.5
 
@@ -19,9 +19,9 @@ def rollout_figure(
     weights: np.ndarray, shown: Shown, patch: tuple[int, int], read: str, layers: str = "all layers"
 ) -> Figure:
     """Pairs of pictures; `read` says whose row is followed back."""
-    pictures = shown.pictures
     peaks = _peaks(weights)
-    masks = [overlay_mask(weight, pictures.shape[1:3], patch) for weight in weights]
+    size = (shown.images.shape[2], shown.images.shape[3])
+    masks = [overlay_mask(weight, size, patch) for weight in weights]
     return Figure(
         name="rollout",
         title="Attention from the output back to the input",
@@ -34,7 +34,7 @@ def rollout_figure(
             "largest value and multiplied with the image."
         ),
         seen=f"the strongest patch counts {_between(peaks)} times the mean of its image",
-        draw=lambda naming: _drawn(pictures, masks, shown, naming),
+        draw=lambda naming: _drawn(masks, shown, naming),
         numbers={"rollout": weights.astype(np.float32)},
         facts={"read": read, "layers": layers, "images": shown.facts(), "peak_over_mean": peaks},
         labels=shown.named(),
@@ -72,18 +72,6 @@ def _peaks(weights: np.ndarray) -> list[float]:
     return [float(weight.max() / weight.mean()) if weight.mean() > 0 else 0.0 for weight in weights]
 
 
-def _drawn(pictures: np.ndarray, masks: list[np.ndarray], shown: Shown, naming: Naming) -> Canvas:
-    across = min(_PAIRS_ACROSS, len(masks))
-    rows = -(-len(masks) // across)
-    tall = pictures.shape[1] / pictures.shape[2]
-    canvas, places = pairs(rows, across, tall)
-    for number, (picture, mask) in enumerate(zip(pictures, masks, strict=True)):
-        row, column = divmod(number, across)
-        left, right = places[row, 3 * column], places[row, 3 * column + 1]
-        show(left, picture)
-        show(right, picture * mask[:, :, None])
-        if row == 0:
-            left.set_title("Input", fontsize=8)
-            right.set_title("Attention", fontsize=8)
-        below(left, f"{shown.file(number)}\n{shown.answer(number, naming)}".rstrip())
-    return canvas
+def _drawn(masks: list[np.ndarray], shown: Shown, naming: Naming) -> Canvas:
+    beside = [picture * mask[:, :, None] for picture, mask in zip(shown.pictures, masks, strict=True)]
+    return draw_pairs(shown, "Attention", beside, naming, [""] * len(masks))

@@ -16,8 +16,9 @@ document.querySelectorAll("table.sortable").forEach(table => {
 });
 """
 
-# With the script a matrix is one stop of the Tab key and arrow keys go from cell to cell; a cell opens in place,
-# where a plain link would move the page.
+# With the script a matrix is one stop of the Tab key and arrow keys go from cell to cell: left and right through all of
+# them row by row, so that each is reached however few there are; up and down to the nearest column. A cell opens in
+# place, where a plain link would move the page.
 MATRIX = """
 document.querySelectorAll(".matrix").forEach(matrix => {
   const cells = [...matrix.querySelectorAll("a")];
@@ -28,24 +29,23 @@ document.querySelectorAll(".matrix").forEach(matrix => {
     const is = cell.getAttribute("href") === location.hash;
     is ? cell.setAttribute("aria-current", "true") : cell.removeAttribute("aria-current");
   });
-  const steps = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]};
+  const beside = {ArrowLeft: -1, ArrowRight: 1}, across = {ArrowUp: -1, ArrowDown: 1};
   only(cells[0]);
   mark();
   addEventListener("hashchange", mark);
   matrix.addEventListener("focusin", event => only(event.target.closest("a")));
   matrix.addEventListener("keydown", event => {
-    const from = event.target.closest("a"), step = steps[event.key];
-    if (!from || !step) return;
+    const from = event.target.closest("a");
+    if (!from || !(event.key in beside || event.key in across)) return;
     event.preventDefault();
     const [row, column] = place(from);
     const away = cell => {
-      const [r, c] = place(cell);
-      const along = (r - row) * step[0] + (c - column) * step[1];
-      const across = Math.abs((r - row) * step[1]) + Math.abs((c - column) * step[0]);
-      return along > 0 && !across ? along : Infinity;
+      const [r, c] = place(cell), along = (r - row) * across[event.key];
+      return along > 0 ? Math.abs(c - column) * cells.length + along : Infinity;
     };
-    const next = cells.reduce((best, cell) => away(cell) < away(best) ? cell : best, from);
-    next.focus();
+    const nearest = () => cells.reduce((best, cell) => away(cell) < away(best) ? cell : best, from);
+    const next = event.key in beside ? cells[cells.indexOf(from) + beside[event.key]] : nearest();
+    if (next) next.focus();
   });
   matrix.addEventListener("click", event => {
     if (!event.target.closest("a")) return;

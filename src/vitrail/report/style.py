@@ -29,6 +29,7 @@ CHARTS = """
 .plot .r3.line { stroke-dasharray: 9 4 1.5 4; } .plot .r4.line { stroke-dasharray: 14 4; }
 .plot .r5.line { stroke-dasharray: 4 3; } .plot .shape { fill: var(--card); stroke: var(--r); stroke-width: 1.6; }
 .plot .star { fill: none; stroke: var(--s1); stroke-width: 2; }
+.plot .foot { fill: none; stroke: var(--s1); stroke-dasharray: 2 3; }
 .plot .strip { fill: var(--ink); fill-opacity: 0; } .plot .strip:hover { fill-opacity: .07; }
 .plot .hit, .meter .hit { fill: var(--s0); } .plot .miss { fill: var(--bad); }
 .plot .sheet { fill: var(--card); }
@@ -73,9 +74,10 @@ section { scroll-margin-top: 16px; }
 td, figcaption { word-break: keep-all; } .sortable td:first-child, .pairs td { min-width: 76px; }
 th, .sortable td, .pairs td { overflow-wrap: break-word; } .told { overflow-x: auto; }
 th.n { text-align: right; padding-right: 0; } td.n, th.n { padding-left: 14px; } td.n, .bins td { white-space: nowrap; }
+.lead { overflow-wrap: anywhere; }
 .lead:last-child, details .shots { margin-bottom: 0; } details .shots { margin-top: 14px; }
 .scroll { max-height: 460px; overflow: auto; }
-.scroll thead th { position: sticky; top: 0; background: var(--card); box-shadow: inset 0 -1px var(--line); }
+.scroll thead :is(th, td) { position: sticky; top: 0; background: var(--card); box-shadow: inset 0 -1px var(--line); }
 .sortable td, .sortable th { padding-right: 22px; } .sortable td:last-child span { color: var(--soft); }
 th button { all: unset; cursor: pointer; } th button:hover { color: var(--ink); }
 th button:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
@@ -88,7 +90,7 @@ th button[data-order]::after { content: " \\2191"; } th button[data-order=up]::a
 .shots.doubled { display: grid; grid-template-columns: repeat(auto-fill, minmax(236px, 1fr)); }
 .shots.doubled figure { width: auto; } .frames { display: flex; gap: 4px; } .frames .frame { flex: 1; min-width: 0; }
 .figures { display: grid; grid-template-columns: 1fr 1fr; gap: 28px 32px; } .drawn { width: auto; margin: 0; }
-.drawn img { width: 100%; max-height: 460px; object-fit: contain; object-position: left; }
+.drawn img { max-width: 100%; height: auto; max-height: none; }
 .drawn figcaption { color: var(--soft); margin-top: 10px; }
 .drawn figcaption b { margin: 0; color: var(--ink); }
 .shots.small { gap: 14px 12px; } .shots.small figure { width: 92px; } .shots.small .frame { height: 84px; }
@@ -103,20 +105,27 @@ pre.command {
   white-space: pre-wrap; overflow-wrap: anywhere;
 }
 .runs thead th { color: var(--ink); font-weight: 600; } .runs tbody th { padding-right: 18px; }
+.runs thead td { border-bottom: 1px solid var(--line); } .runs tbody tr:last-child th { border-bottom: 0; }
+.models td:first-child { min-width: 132px; }
 .short { width: auto; min-width: 260px; margin: 12px 0 0; } .scroll:focus-visible { outline: 2px solid var(--accent); }
-.facts td:first-child { color: var(--soft); width: 190px; }
+.facts td:first-child { color: var(--soft); width: 190px; } .facts td.path:first-child { width: 230px; }
 .next { display: grid; gap: 4px; margin: 0; } .next dd { margin: 0 0 10px; color: var(--soft); }
 .next pre { margin: 0 0 2px; }
 @media screen and (max-width: 860px) { .charts, .charts + .charts, .figures { grid-template-columns: 1fr; } }
 @media screen and (max-width: 560px) {
   main { padding: 24px 14px 40px; } section { padding: 18px 16px; } .hero { padding: 20px 18px 4px; }
-  .score b { font-size: 54px; } .bins th, .pairs th { white-space: normal; }
+  .verdict { white-space: normal; } .score b { font-size: 54px; } .bins th, .pairs th { white-space: normal; }
   .pairs td, .pairs th { min-width: 0; padding-right: 6px; } td.n, th.n { padding-left: 8px; }
+  .facts td:first-child, .facts td.path:first-child { width: 44%; }
+  .bins { font-size: 13px; } .bins td, .bins th { padding-right: 0; }
+  .charts:first-of-type .plot text { font-size: 13.5px; } .charts:first-of-type .plot text.title { font-size: 16px; }
 }
 @media print {
+  .hero .cards { grid-template-columns: repeat(3, 1fr); }
   .charts { grid-template-columns: 1fr 1fr; } .charts .plot, .matrix { break-inside: avoid; }
   .scroll { max-height: none; overflow: visible; } .sortable tbody tr:nth-child(n+61) { display: none; }
-  .hero .card, .score, .drawn, .lead { break-inside: avoid; } h2, h3, .lead { break-after: avoid; }
+  .hero .card, .score, .drawn, .lead { break-inside: avoid; } h2, h3, .lead:not(:last-child) { break-after: avoid; }
+  section:has(> .lead:last-child) { break-inside: avoid; }
   nav, .cell:target { display: none; } .confusions:has(.cell:target) .pairs { display: table; }
 }
 """

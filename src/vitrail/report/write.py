@@ -12,6 +12,7 @@ from vitrail.evaluate.subject import Subject, open_subject
 from vitrail.report.confusion import MOST_CLASSES, heat_map
 from vitrail.report.curves import charts
 from vitrail.report.page import page
+from vitrail.report.so_far import subject_so_far
 from vitrail.report.story import Story, gather
 from vitrail.report.style import picture
 from vitrail.report.summary import Summary
@@ -60,16 +61,14 @@ def write_page(path: Path, content: str) -> None:
 
 
 def _kept_model(story: Story, folder: RunFolder) -> Subject | str | None:
-    """The model, once the run has come to its end, or the words why it cannot be looked into any more."""
-    if story.done is None:
-        return None
-    if not folder.model.is_dir():
+    """The model, before the end of a run as far as it has come, or the words why it cannot be looked into."""
+    if story.done is not None and not folder.model.is_dir():
         return "The model (model/ in its folder) is not there any more."
     with warnings.catch_warnings():
         # What is worth noting was noted when it was trained.
         warnings.simplefilter("ignore", Notice)
         try:
-            return open_subject(folder.model)
+            return open_subject(folder.model) if folder.model.is_dir() else subject_so_far(folder)
         except VitrailError as error:
             return str(error)
 
