@@ -10,8 +10,8 @@ demo: .venv/.installed
 	$(BIN)/vitrail demo
 	@echo "(the command lives in .venv/bin: source .venv/bin/activate puts it on your PATH)"
 
-# Tests that load onnxruntime and OpenVINO, whose threads do not go well with tests that fork.
-RUNTIMES := tests/predict tests/export tests/cli/test_predict.py tests/cli/test_export.py
+# Tests that load onnxruntime and OpenVINO, whose threads do not go well with tests that fork, and those that serve.
+RUNTIMES := tests/predict tests/export tests/serve tests/cli/test_predict.py tests/cli/test_export.py tests/cli/test_serve.py
 
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile $(RUNTIMES:%=--ignore=%)
@@ -55,7 +55,7 @@ clean:
 
 .venv/.installed: .venv/bin/python pyproject.toml
 	@echo "installing vitrail and torch into .venv (a few minutes the first time)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[serve]'
 	@touch $@
 
 .venv/.installed-dev: .venv/bin/python pyproject.toml

@@ -9,6 +9,7 @@ PACKAGE = ROOT / "src" / "vitrail"
 # Rooms from the top of the house down: each imports only from those below it.
 ROOMS = (
     "cli",
+    "serve",
     "transfer",
     "report",
     "train",

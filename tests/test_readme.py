@@ -1,13 +1,17 @@
 """The README is true: its commands and its Python run, and its tree lists every source file."""
 
 import importlib.util
+import json
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests.serve.http.started import started
 
 from vitrail.cli import main
 
@@ -58,6 +62,30 @@ def test_the_commands_run(page, checkout, capsys) -> None:
     for command in commands:
         assert main(shlex.split(command, comments=True)[1:]) == 0, command
         assert capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
+def test_the_page_about_serving_is_true(checkout, tmp_path) -> None:
+    """What is trained is served, and every request of the page is answered."""
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    lines = [line[2:] for block in blocks("console", text) for line in block.splitlines() if line.startswith("$ ")]
+    train, serve, *requests = lines
+    assert len(requests) >= 4 and all(line.startswith("curl ") for line in requests)
+    draw_photos(checkout / "photos")
+    assert main(shlex.split(train)[1:]) == 0
+    verb, model = shlex.split(serve)[1:]
+    with started(tmp_path, verb, str(checkout / model), "--drain", "0", module="vitrail") as server:
+        server.wait_ready()
+        for line in requests:
+            if shutil.which("curl"):
+                words = shlex.split(line.replace(":8265", f":{server.port}"))
+                found = subprocess.run([*words, "--silent"], capture_output=True, check=True, timeout=30)
+                assert "error" not in json.loads(found.stdout), line
+        names: dict = {}
+        [program] = blocks("python", text)
+        exec(compile(program.replace(":8265", f":{server.port}"), "docs/serving.md", "exec"), names)
+        assert {one["label"] for one in names["answer"]["top"]} == {"cat", "dog"}
 
 
 def draw_photos(folder: Path) -> None:

@@ -113,12 +113,12 @@ def test_the_folder_is_a_whole_run_and_the_link_opens_its_page(shown: Shown):
 def test_every_command_to_try_exists(shown: Shown, capsys):
     commands = re.findall(r"^  vitrail (.+?)(?:  +.*)?$", shown.text.split("\nTry\n")[1], re.MULTILINE)
     verbs = [command.split()[0] for command in commands]
-    assert verbs == ["info", "train", "data", "train", "finetune", "list"]
+    assert verbs == ["serve", "predict", "info", "train", "data", "train", "finetune", "list"]
     assert set(verbs) <= set(VERBS)
-    assert recipe(commands[1].split()[1]).name == "vit-digits"
-    assert commands[4].split()[1] in PUBLISHED
+    assert recipe(commands[3].split()[1]).name == "vit-digits"
+    assert commands[6].split()[1] in PUBLISHED
     # The folder of the run has a space in it, so it must come quoted.
-    assert commands[0] == f"info '{shown.folder}'"
+    assert commands[2] == f"info '{shown.folder}'"
     assert main(["info", str(shown.folder)]) == 0
     assert "4 blocks" in capsys.readouterr().out
 

@@ -134,6 +134,8 @@ def _say_what_to_try(folder: RunFolder) -> None:
     out.print(f"  [cyan]{escape(_link(folder.report))}[/]", soft_wrap=True)
     out.print("\n[bold]Try[/]")
     commands = {
+        f"vitrail serve {model}": "draw a digit, and watch where it looks",
+        f"vitrail predict {model} IMAGES": "what it takes your images for",
         f"vitrail info {model}": "what this network is",
         f"vitrail train {_RECIPE} --seed 1": "another start: how much is luck?",
         "vitrail data check FOLDER": "is anything wrong with your images?",

@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import io
 import os
 import sys
 import warnings
@@ -20,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("vitrail.cli.evaluate", "how good models are: accuracy, classes, confusions, calibration"),
     "predict": ("vitrail.cli.predict", "what images show, with probabilities; or their features"),
     "export": ("vitrail.cli.export", "a model for onnxruntime, OpenVINO or torch.export, compared with torch"),
+    "serve": ("vitrail.cli.serve", "a model over HTTP, and a page that shows what it sees"),
     "inspect": (
         "vitrail.cli.inspect",
         "what a model has learnt: the paper's figures of its filters, positions, attention",
@@ -49,6 +51,9 @@ _PARALLEL = ("train", "finetune", "transfer", "evaluate", "fewshot", "knn", "pro
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `vitrail VERB ...`; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Some outputs take few letters: a name that is none of them is escaped, and not the end.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not words or words[0] in ("-h", "--help", "help"):
         print(_help())
         return 0

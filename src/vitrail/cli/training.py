@@ -265,11 +265,18 @@ def say_result(outcome: "Outcome", folder: RunFolder) -> None:
 def say_next(folder: RunFolder) -> None:
     """The next command to type."""
     model = printable(shlex.quote(str(folder.path)))
-    console().print(
-        f"Next: measure it on other images ([bold]vitrail evaluate {escape(model)} --data FOLDER[/]), see what it has "
-        f"learnt ([bold]vitrail inspect {escape(model)} IMAGES[/]),\nor start another from it: "
-        f"[bold]vitrail finetune {escape(model)} --data FOLDER[/]"
-    )
+    words = {
+        "predict": ("IMAGES", "what it says about images"),
+        "serve": ("", "the same in a browser, with where it looks"),
+        "evaluate": ("--data FOLDER", "how good it is on others"),
+        "inspect": ("IMAGES", "what it has learnt"),
+        "finetune": ("--data FOLDER", "start another from it"),
+    }
+    commands = {f"vitrail {verb} {model} {rest}".rstrip(): why for verb, (rest, why) in words.items()}
+    width = max(map(len, commands))
+    console().print("Next")
+    for command, why in commands.items():
+        console().print(f"  [bold]{escape(command.ljust(width))}[/]  {why}", soft_wrap=True)
 
 
 def _network(config: RunConfig) -> str:

@@ -8,6 +8,7 @@ from vitrail.config.data import DataConfig
 from vitrail.config.decoding import DecodePolicy
 from vitrail.config.preprocessing import PRESETS, Preprocessing, preset
 from vitrail.config.run import RunConfig
+from vitrail.config.serve import ServeConfig
 from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.values import from_json, replace, to_json
 from vitrail.config.vit import VitConfig
@@ -29,6 +30,7 @@ __all__ = [
     "ResNetConfig",
     "RunConfig",
     "ScheduleConfig",
+    "ServeConfig",
     "TrainConfig",
     "VitConfig",
     "from_json",

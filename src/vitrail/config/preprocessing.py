@@ -52,3 +52,17 @@ PRESETS: dict[str, Preprocessing] = {
 def preset(name: str) -> Preprocessing:
     """Look a preset up by name."""
     return PRESETS[choose("preprocessing preset", name, PRESETS)]
+
+
+def known_preprocessing(stored: Preprocessing | None, name: str | None, where: str) -> Preprocessing:
+    """The preset of this name, else what travels with the weights: the wrong one costs half the accuracy."""
+    if name is not None:
+        return preset(name)
+    if stored is None:
+        raise UsageError(
+            "the file does not say how its images were prepared",
+            wanted=f"one of the presets {', '.join(PRESETS)}",
+            where=where,
+            fix="Name it with --preprocessing; Google's AugReg weights, in timm's files too, take augreg.",
+        )
+    return stored

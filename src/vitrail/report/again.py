@@ -71,7 +71,10 @@ def next_commands(story: Story) -> list[tuple[str, str]]:
     if story.done is None:
         return [(story.resume, "goes on exactly where the run stopped"), anew, check]
     return [
+        (f"vitrail predict {run} IMAGES", "what it says about images"),
+        (f"vitrail serve {run}", "the same in a browser, with where it looks"),
         (f"vitrail evaluate {run} --data FOLDER", "how good it is on other images"),
+        (f"vitrail export {run} --to onnx", "a file for other runtimes, compared with torch"),
         (f"vitrail report {run} OTHER_RUN", "two runs beside each other: settings, curves, the images they differ on"),
         (f"vitrail inspect {run} IMAGES", "where it looks and what it has learnt, as the figures of the paper"),
         (f"vitrail info {run}", "what the network is and costs, layer by layer"),

@@ -1,0 +1,1 @@
+"""A model over HTTP, and the page that shows what it sees."""

@@ -1,0 +1,192 @@
+"""What the threads of the worker do: decode images, run the model over batches, look at one thing at a time."""
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+import numpy as np
+
+from vitrail.config.serve import ServeConfig
+from vitrail.errors import DataError, UsageError, VitrailError
+from vitrail.serve.engine.board import Board, Task
+from vitrail.serve.engine.watch import Watch
+from vitrail.serve.looks.answers import answer
+from vitrail.serve.looks.kinds import BATCHED
+from vitrail.serve.looks.loaded import Loaded
+from vitrail.serve.looks.look import look
+from vitrail.serve.looks.prepare import Ready, prepare
+from vitrail.serve.looks.reply import NotAvailable, Reply, error_reply, json_reply
+
+Send = Callable[..., None]
+
+# A model that fails so often in a row will not come round; a new process may.
+_MOST_FAILURES = 3
+_NEWEST = 0.2
+
+
+class Computer:
+    """A loaded model and the threads' work on it; what comes of it is sent."""
+
+    def __init__(self, config: ServeConfig, loaded: Loaded, board: Board, watch: Watch, send: Send) -> None:
+        self._config, self._loaded, self._board, self._watch, self._send = config, loaded, board, watch, send
+        self._most_together = config.batch_size
+        self._seconds_each = 0.0
+        self._failures = 0
+
+    def warm_up(self) -> float:
+        """Run the model before anybody waits for it; returns seconds per image.
+
+        Batches of 1, 2, 4 and so on up to the largest: a backend that compiles does so now, for every size it needs.
+        Those of a slow model stay as small as the ones that were tried.
+        """
+        network = self._loaded.predictor.described.config
+        image = np.zeros((1, network.channels, *self._loaded.predictor.size), dtype=np.float32)
+        size, self._most_together = 1, 1
+        while True:
+            self._seconds_each = self._timed(np.repeat(image, size, axis=0)) / size
+            self._most_together = size
+            if size == self._config.batch_size or self._seconds_each * size > self._config.queue_seconds / 2:
+                break
+            size = min(2 * size, self._config.batch_size)
+        self._limit_batch()
+        return self._seconds_each
+
+    def decode_forever(self) -> None:
+        """A thread that decodes."""
+        while True:
+            task = self._board.next_to_decode()
+            with self._watch.working():
+                image = self._decoded(task)
+            self._board.decoded(task, image)
+
+    def compute_forever(self) -> None:
+        """The thread that computes."""
+        while True:
+            tasks = self._board.next_work()
+            with self._watch.working():
+                if tasks[0].kind in BATCHED:
+                    self._run_batch(tasks)
+                else:
+                    self._look(tasks[0])
+
+    def _decoded(self, task: Task) -> Ready | None:
+        started = time.monotonic()
+        try:
+            image = prepare(self._loaded, task.body)
+        except DataError as error:
+            self._reply(task, _unreadable(error))
+            return None
+        except Exception:
+            self._reply(task, _unforeseen())
+            return None
+        task.decode_seconds = time.monotonic() - started
+        return image
+
+    def _run_batch(self, tasks: list[Task]) -> None:
+        started = time.monotonic()
+        try:
+            logits, features = self._loaded.run(np.stack([task.image.pixels for task in tasks if task.image]))
+        except Exception as error:
+            self._failed(tasks, error)
+            return
+        self._failures = 0
+        seconds = time.monotonic() - started
+        self._seconds_each += _NEWEST * (seconds / len(tasks) - self._seconds_each)
+        self._limit_batch()
+        for place, task in enumerate(tasks):
+            spent = self._spent(task, started, seconds)
+            self._reply(task, self._answered(task, logits[place], features[place], spent), spent)
+        self._tell(tasks, "images")
+
+    def _answered(self, task: Task, logits: np.ndarray, features: np.ndarray, spent: dict[str, float]) -> Reply:
+        assert task.image is not None
+        try:
+            found = answer(self._loaded, task.kind, task.options, logits, features, task.image.frames)
+            return json_reply(found | {"seconds": spent} if task.kind == "predictions" else found)
+        except VitrailError as error:
+            return _refusal(error)
+        except Exception:
+            return _unforeseen()
+
+    def _look(self, task: Task) -> None:
+        started = time.monotonic()
+        try:
+            reply = look(self._loaded, task.kind, task.options, task.image)
+        except VitrailError as error:
+            reply = _refusal(error)
+        except Exception:
+            reply = _unforeseen()
+        self._reply(task, reply, self._spent(task, started, time.monotonic() - started))
+        self._tell([task], "looks")
+
+    def _failed(self, tasks: list[Task], error: Exception) -> None:
+        """Try each for itself, so that one spoils nothing for others; end where the model fails again and again."""
+        if len(tasks) > 1:
+            for task in tasks:
+                self._run_batch([task])
+            return
+        self._failures += 1
+        self._reply(tasks[0], _broken(error) if isinstance(error, VitrailError) else _unforeseen())
+        # As after an error on a GPU, which no later run survives.
+        if self._failures >= _MOST_FAILURES and not isinstance(error, VitrailError):
+            tell(f"the model failed {self._failures} times in a row, so its process ends")
+            os._exit(1)
+
+    def _limit_batch(self) -> None:
+        """A batch of a slow model takes no longer than what may wait, so that nobody waits for strangers' images."""
+        fitting = int(self._config.queue_seconds / max(self._seconds_each, 1e-9))
+        self._board.batch_limit = max(1, min(self._most_together, fitting))
+
+    def _timed(self, images: np.ndarray) -> float:
+        # The first run allocates and compiles.
+        self._loaded.run(images)
+        started = time.monotonic()
+        self._loaded.run(images)
+        return time.monotonic() - started
+
+    def _spent(self, task: Task, started: float, seconds: float) -> dict[str, float]:
+        waited = max(0.0, started - task.asked - task.decode_seconds)
+        return {"queue": round(waited, 6), "decode": round(task.decode_seconds, 6), "model": round(seconds, 6)}
+
+    def _reply(self, task: Task, reply: Reply, spent: dict[str, float] | None = None) -> None:
+        header = {"is": "reply", "number": task.number, "status": reply.status, "type": reply.content_type}
+        self._send({**header, "headers": reply.headers, "spent": spent or {}}, reply.body)
+
+    def _tell(self, tasks: list[Task], lane: str) -> None:
+        since = min(task.asked for task in tasks)
+        self._send({"is": "done", "lane": lane, "count": len(tasks), "since": since, "ended": time.monotonic()})
+
+
+def tell(message: str) -> None:
+    """A line for those who run the server."""
+    print(f"vitrail worker: {message}", file=sys.stderr, flush=True)
+
+
+def _unreadable(error: DataError) -> Reply:
+    # The one refusal that is about size and not about content.
+    if error.wanted.endswith("(max_pixels)"):
+        return error_reply(413, "too_large", str(error))
+    return error_reply(400, "unreadable_image", str(error))
+
+
+def _refusal(error: VitrailError) -> Reply:
+    if isinstance(error, NotAvailable):
+        return error_reply(404, "not_available", str(error))
+    if isinstance(error, UsageError):
+        return error_reply(400, "bad_option", str(error))
+    return _broken(error)
+
+
+def _broken(error: VitrailError) -> Reply:
+    """Not the fault of the one who asked, and not over soon."""
+    return error_reply(503, "broken", str(error), {"Retry-After": "60"})
+
+
+def _unforeseen() -> Reply:
+    """What nobody thought of is for the log; the one who asked is told that it was not their fault."""
+    tell(f"an answer failed\n{traceback.format_exc()}")
+    return error_reply(
+        503, "broken", "The model could not answer this; the server's log says why.", {"Retry-After": "1"}
+    )

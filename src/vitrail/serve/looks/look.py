@@ -1,0 +1,26 @@
+"""Looking at one thing at a time: which function answers which question."""
+
+from typing import Any
+
+from vitrail.errors import choose
+from vitrail.serve.looks.attention import attention
+from vitrail.serve.looks.fixed import filters, positions
+from vitrail.serve.looks.inspections import inspection
+from vitrail.serve.looks.kinds import FIXED, SINGLE
+from vitrail.serve.looks.loaded import Loaded
+from vitrail.serve.looks.occlusions import occluded
+from vitrail.serve.looks.prepare import Ready
+from vitrail.serve.looks.reply import Reply, json_reply
+
+
+def look(loaded: Loaded, kind: str, options: dict[str, Any], image: Ready | None = None) -> Reply:
+    """Answer a question that is computed for itself; those of `SINGLE` come with an image."""
+    choose("question", kind, SINGLE + FIXED)
+    if kind == "positions":
+        return positions(loaded)
+    if kind == "filters":
+        return filters(loaded, options)
+    assert image is not None, f"{kind} are about an image"
+    if kind == "attention":
+        return attention(loaded, options, image)
+    return json_reply((inspection if kind == "inspections" else occluded)(loaded, options, image))

@@ -1,0 +1,51 @@
+// What the page says, in the language of the reader.
+
+import { english } from "./words.en.js";
+import { korean } from "./words.ko.js";
+import { change, state } from "./state.js";
+
+const LANGUAGES = { en: english, ko: korean };
+const KEY = "vitrail-language";
+
+export function say(name, values = {}) {
+  const words = LANGUAGES[state.language][name] ?? english[name] ?? name;
+  return words.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? String(values[key]) : whole));
+}
+
+export const number = (value) => value.toLocaleString(state.language);
+
+export function className(entry) {
+  return entry.label ?? say("classNumber", { index: entry.index });
+}
+
+export function tokenName(token) {
+  const { prefix_tokens: prefix, class_token: classToken, grid } = state.model;
+  if (token === "read") return say(classToken ? "classToken" : "allPatches");
+  if (token < prefix) return classToken && token === 0 ? say("classToken") : say("register", { n: token - Number(classToken) + 1 });
+  const patch = token - prefix;
+  return say("patchAt", { n: token, row: Math.floor(patch / grid[1]) + 1, column: (patch % grid[1]) + 1 });
+}
+
+export function startLanguage() {
+  const kept = localStorage.getItem(KEY);
+  const wished = kept ?? (navigator.language?.startsWith("ko") ? "ko" : "en");
+  speak(wished in LANGUAGES ? wished : "en");
+}
+
+export function switchLanguage() {
+  const next = state.language === "en" ? "ko" : "en";
+  localStorage.setItem(KEY, next);
+  speak(next);
+}
+
+function speak(language) {
+  change({ language });
+  document.documentElement.lang = language;
+  for (const element of document.querySelectorAll("[data-word]")) element.textContent = say(element.dataset.word);
+  for (const element of document.querySelectorAll("[data-label]")) {
+    element.setAttribute("aria-label", say(element.dataset.label));
+  }
+  const other = document.getElementById("language");
+  other.textContent = language === "en" ? "한국어" : "English";
+  other.lang = language === "en" ? "ko" : "en";
+}

@@ -1,0 +1,45 @@
+"""What the page says is said in every language."""
+
+import re
+from pathlib import Path
+
+import vitrail.serve
+
+PAGE = Path(vitrail.serve.__file__).parent / "page"
+
+
+def words(language: str) -> dict[str, str]:
+    text = (PAGE / f"words.{language}.js").read_text(encoding="utf-8")
+    return dict(re.findall(r'(?:^|[\s{,])(\w+): "((?:[^"\\]|\\.)*)"', text))
+
+
+def test_both_languages_say_the_same_things() -> None:
+    english, korean = words("en"), words("ko")
+    assert len(english) > 150
+    assert english.keys() == korean.keys()
+    for name, text in english.items():
+        assert set(re.findall(r"\{\w+\}", text)) == set(re.findall(r"\{\w+\}", korean[name])), name
+
+
+def test_korean_is_korean() -> None:
+    same = {name for name, text in words("ko").items() if not re.search("[가-힣]", text)}
+    # Names of file formats, and a number with its range.
+    assert same == {"savePicture", "saveNumbers", "layerOf", "headOf"}
+
+
+def test_every_name_that_is_asked_for_is_there() -> None:
+    known = words("en")
+    for path in [*PAGE.glob("*.js"), PAGE / "index.html"]:
+        text = path.read_text(encoding="utf-8")
+        asked = re.findall(r'\bsay\("(\w+)"', text) + re.findall(r'data-(?:word|label)="(\w+)"', text)
+        assert [name for name in asked if name not in known] == [], path.name
+
+
+def test_nothing_comes_from_outside() -> None:
+    for path in PAGE.iterdir():
+        text = path.read_text(encoding="utf-8")
+        addresses = {address for address in re.findall(r"https?://[^\s\"'<>)]+", text) if "www.w3.org" not in address}
+        assert not addresses, path.name
+        assert "innerHTML" not in text and "insertAdjacentHTML" not in text and "eval(" not in text, path.name
+    page = (PAGE / "index.html").read_text(encoding="utf-8")
+    assert "style=" not in page and "<style" not in page and not re.search(r"<script(?![^>]*\bsrc=)", page)
