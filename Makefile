@@ -15,7 +15,7 @@ RUNTIMES := tests/predict tests/export tests/serve tests/cli/test_predict.py tes
 
 test: .venv/.installed-dev
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile $(RUNTIMES:%=--ignore=%)
-	$(BIN)/python -m pytest -m "not slow and not gpu" $(RUNTIMES)
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile $(RUNTIMES)
 
 test-slow: .venv/.installed-dev
 	$(BIN)/python -m pytest -m "slow and not gpu"

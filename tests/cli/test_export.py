@@ -1,9 +1,12 @@
+import io
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
 from tests.cli.photos import draw
+from tests.evaluate.small import model_folder
 
 import vitrail
 from vitrail.cli import main
@@ -48,6 +51,18 @@ def test_a_model_folder_to_torch(place, capsys) -> None:
     assert "is there already" in failure(capsys, 2, "model", "--to", "torch")
 
 
+def test_class_names_for_weights_that_came_without(place, capsys) -> None:
+    count = vitrail.load_model("model").config.num_classes
+    names = [f"kind {number}" for number in range(count)]
+    Path("names.txt").write_text("\n".join(names), encoding="utf-8")
+    words = ["export", "model", "--to", "torch", "--classes", "names.txt", "--out", "named/net.pt2"]
+    assert main([*words, "--images", "photos/test/ant"]) == 0
+    assert open_exported("named/net.pt2").described.labels == tuple(names)
+    capsys.readouterr()
+    Path("names.txt").write_text("one", encoding="utf-8")
+    assert "there are 1 class names" in failure(capsys, 2, *words[1:], "--overwrite")
+
+
 def test_json_and_a_card_that_a_person_wrote(place, capsys) -> None:
     Path("model/README.md").write_text("# mine", encoding="utf-8")
     words = ["model", "--to", "torch", "--json", "--out", "somewhere/net.pt2", "--images", "photos/test/ant"]
@@ -61,6 +76,32 @@ def test_json_and_a_card_that_a_person_wrote(place, capsys) -> None:
     assert told["cards"] == ["somewhere/README.md"]
     assert Path("model/README.md").read_text(encoding="utf-8") == "# mine"
     assert "model/README.md is not a card of ours and stays as it is" in printed.err
+
+
+def test_the_card_tells_of_these_weights_alone(place, capsys) -> None:
+    """A model saved anew keeps what lies beside it; files of the old weights are not told as its exports."""
+    assert main(["export", "model", "--to", "torch"]) == 0
+    Path("model/exports/model.pt2").rename("model/exports/older.pt2")
+    model_folder(Path("model"), seed=1)
+    capsys.readouterr()
+    assert main(["export", "model", "--to", "torch"]) == 0
+    told = capsys.readouterr().err
+    assert told.count("older.pt2 was exported from other weights") == 1
+    for card in ("model/README.md", "model/exports/README.md"):
+        text = Path(card).read_text(encoding="utf-8")
+        assert "model.pt2" in text
+        assert "older.pt2" not in text
+
+
+def test_a_file_that_says_nonsense_of_its_comparison(place, capsys) -> None:
+    assert main(["export", "model", "--to", "torch"]) == 0
+    Path("model/exports/model.pt2").rename("model/exports/strange.pt2")
+    content = Path("model/exports/strange.pt2").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(content)) as good, zipfile.ZipFile("model/exports/strange.pt2", "w") as bad:
+        for name in good.namelist():
+            bad.writestr(name, b'{"count": "many"}' if name.endswith("vitrail_compared") else good.read(name))
+    assert main(["export", "model", "--to", "torch"]) == 0
+    assert "strange" not in Path("model/README.md").read_text(encoding="utf-8")
 
 
 def test_no_card_in_a_folder_of_other_things(place, capsys) -> None:

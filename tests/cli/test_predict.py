@@ -55,6 +55,23 @@ def test_several_are_a_line_each(model, photos, capsys) -> None:
     assert all(line.startswith("photos/") and "%" in line for line in lines)
 
 
+def test_a_line_has_as_many_classes_as_are_asked_for(model, photos, capsys) -> None:
+    for words, classes in (([], 3), (["--top", "4"], 4), (["--top", "1"], 1)):
+        assert main(["predict", model, "photos", *words]) == 0
+        assert all(line.count("%") == classes for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_place_that_cannot_be_written_is_found_before_anything_is_computed(photos, capsys) -> None:
+    Path("file").write_text("in the way")
+    assert main(["predict", "no-such-model", "photos", "--embed", "file/features.npz"]) == 5
+    assert "file/features.npz: could not be written" in capsys.readouterr().err
+
+
+def test_where_no_image_can_be_read_no_others_are_spoken_of(model, capsys) -> None:
+    assert main(["predict", model, "nowhere.png"]) == 3
+    assert "error: no image could be read. The reason is above.\n" in capsys.readouterr().err
+
+
 def test_json_is_one_document_and_what_python_says(model, photos, capsys) -> None:
     assert main(["predict", model, "photos", "--json", "--top", "2"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -108,6 +125,7 @@ def test_features_are_written_in_order(model, photos, capsys, name) -> None:
     [
         (["photos", "--embed", "features.txt"], ".npz or .parquet"),
         (["photos", "--embed", "photos/features.npz"], "data is never touched"),
+        (["photos", "--embed", "photos/new/features.npz"], "data is never touched"),
         (["photos", "--json", "--csv"], "--json and --csv"),
         ([], "there is no image"),
         (["photos", "--top", "0"], "top"),
@@ -134,3 +152,27 @@ def test_an_image_on_standard_input(model, photos, monkeypatch, capsys) -> None:
     assert record["image"] == "standard input"
     [expected] = Predictor(model)("photos/ant/000.png")
     assert record["predictions"][0]["label"] == expected[0][0]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_an_output_that_takes_few_letters(model, photos, monkeypatch, encoding) -> None:
+    def printed(*words: str) -> str:
+        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr("sys.stdout", out)
+        assert main(["predict", model, "photos/ant/000.png", *words]) == 0
+        return out.buffer.getvalue().decode(encoding)
+
+    assert "  ####" in printed()
+    [record] = json.loads(printed("--json"))["images"]
+    assert {one["label"] for one in record["predictions"]} == set(NAMES)
+    assert "\\uac1c\\ubbf8" in printed("--csv")
+
+
+def test_a_class_name_that_is_no_text(photos, capsysbinary) -> None:
+    model = Path(make_model("model", NAMES))
+    record = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    record["labels"][0] = "half \ud83d"
+    (model / "config.json").write_text(json.dumps(record))
+    for words in ([], ["--json"], ["--csv"]):
+        assert main(["predict", str(model), "photos/ant/000.png", *words]) == 0
+        assert b"half \\ud83d" in capsysbinary.readouterr().out

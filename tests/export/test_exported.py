@@ -4,7 +4,10 @@ import json
 import shutil
 import subprocess
 import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import pytest
@@ -13,6 +16,9 @@ from tests.export.conftest import FILES, LABELS
 
 from vitrail.errors import DataError, UsageError
 from vitrail.export import is_exported, open_exported
+from vitrail.export.entries import ascii_json
+from vitrail.export.exported import FORMATS
+from vitrail.export.onnx_write import add_onnx_entry
 from vitrail.export.write import write_unverified
 
 KINDS = list(FILES)
@@ -65,6 +71,55 @@ def test_images_it_was_not_made_for(exports, kind) -> None:
     for wrong in (np.zeros((1, 3, 32, 32)), np.zeros((3, 32, 32), np.float32), np.zeros((0, 3, 32, 32), np.float32)):
         with pytest.raises(UsageError, match="at least one"):
             run(wrong)
+
+
+def crafted(exports: Path, folder: Path, kind: str, **changes) -> Path:
+    """A copy of a file that says another thing of its network."""
+    for name in exports.glob("model.*"):
+        shutil.copy(name, folder)
+    path = folder / FILES[kind]
+    entries = FORMATS[kind].read_entries(path)
+    record = json.loads(entries["vitrail"])
+    for field in ("labels", "preprocessing"):
+        record[field] = changes.pop(field, record[field])
+    record["model"].update(changes)
+    content = path.read_bytes()
+    if kind == "torch":
+        with zipfile.ZipFile(exports / FILES[kind]) as good, zipfile.ZipFile(path, "w") as bad:
+            for name in good.namelist():
+                bad.writestr(name, ascii_json(record) if name.endswith("extra/vitrail") else good.read(name))
+    elif kind == "onnx":
+        add_onnx_entry(path, "vitrail", ascii_json(record))
+    else:
+        said = content.index(b"<vitrail value=") + len(b"<vitrail value=")
+        end = content.index(b"/>", said)
+        path.write_bytes(content[:said] + quoteattr(ascii_json(record)).encode() + content[end:])
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_file_says_of_itself_has_to_be_true(exports, tmp_path, kind) -> None:
+    """Images are prepared by it: a hostile size would take all memory before a runtime could refuse it."""
+    for changes, match in (
+        ({"image_size": [40_000, 40_000], "patch_size": [20_000, 20_000]}, r"\(any, 3, 32, 32\); wanted .*40000"),
+        ({"channels": 1}, r"wanted \(any, 1, 32, 32\)"),
+    ):
+        with pytest.raises(DataError, match=match):
+            open_exported(crafted(exports, tmp_path, kind, **changes))
+    for classes in (9, 11):
+        path = crafted(exports, tmp_path, kind, num_classes=classes, labels=[str(one) for one in range(classes)])
+        with pytest.raises(DataError, match=rf"its logits are \(2, 10\); wanted \(2, {classes}\)"):
+            open_exported(path).run(np.zeros((2, 3, 32, 32), np.float32))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_threads_may_ask(exports, kind) -> None:
+    run = open_exported(exports / FILES[kind], threads=1).run
+    images = torch.randn(8, 3, 32, 32).numpy()
+    expected = run(images)[0]
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda place: run(images[place % 8][None])[0], range(200)))
+    assert all(np.abs(one - expected[place % 8]).max() < 1e-5 for place, one in enumerate(found))
 
 
 def test_which_files_are_exported(exports, tmp_path) -> None:

@@ -30,11 +30,27 @@ def nested(location: str) -> onnx.ModelProto:
     return model_with(nodes=[helper.make_node("If", ["x"], ["y"], then_branch=branch, else_branch=branch)])
 
 
+def of_function(location: str) -> onnx.ModelProto:
+    model = model_with()
+    function = model.functions.add(name="f", domain="d")
+    function.attribute_proto.append(helper.make_attribute("default", outside(location)))
+    return model
+
+
+def of_training(location: str) -> onnx.ModelProto:
+    model = model_with()
+    model.training_info.add().initialization.initializer.append(outside(location))
+    return model
+
+
+MADE = [lambda where: model_with(initializer=[outside(where)]), nested, of_function, of_training]
+
+
 @pytest.mark.parametrize(
     "location",
     ["../../secret", "/etc/passwd", "folder/weights", "..", "", "C:\\secret", "\\\\host\\share", "*/_ORT_MEM_ADDR_/*"],
 )
-@pytest.mark.parametrize("made", [lambda where: model_with(initializer=[outside(where)]), nested])
+@pytest.mark.parametrize("made", MADE, ids=["weights", "nested", "function", "training"])
 def test_weights_elsewhere_are_refused(tmp_path: Path, location, made) -> None:
     (tmp_path / "secret").write_bytes(b"12345678")
     place = tmp_path / "a" / "b"
@@ -97,3 +113,15 @@ def test_other_readers_read_it(exports) -> None:
     assert [one.name for one in model.graph.output] == ["logits", "features"]
     entries = {one.key: one.value for one in model.metadata_props}
     assert entries == read_onnx_entries(exports / "model.onnx")
+
+
+def test_names_in_a_file_do_not_reach_the_terminal_as_commands(tmp_path, exports, monkeypatch) -> None:
+    # A short name, because long messages are cut off.
+    monkeypatch.chdir(tmp_path)
+    model = onnx.load(exports / "model.onnx")
+    model.graph.node[3].op_type = "\x1b]"
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(DataError) as refused:
+        open_exported(Path("model.onnx"))
+    assert r"\x1b]" in str(refused.value)
+    assert str(refused.value).isprintable()

@@ -35,7 +35,7 @@ def crafted(exports, tmp_path) -> Callable[..., Path]:
         with zipfile.ZipFile(exports / "model.pt2") as good, zipfile.ZipFile(path, "w", compression) as bad:
             names = [info.filename.partition("/")[2] for info in good.infolist()]
             for name in [*names, *(name for name in changes if name not in names)]:
-                bad.writestr(f"model/{name}", changes.get(name) or good.read(f"model/{name}"))
+                bad.writestr(f"archive/{name}", changes.get(name) or good.read(f"archive/{name}"))
         return path
 
     return make
@@ -43,7 +43,7 @@ def crafted(exports, tmp_path) -> Callable[..., Path]:
 
 def part(exports: Path, name: str) -> dict:
     with zipfile.ZipFile(exports / "model.pt2") as good:
-        return json.loads(good.read(f"model/{name}"))
+        return json.loads(good.read(f"archive/{name}"))
 
 
 def refused(path: Path, match: str, place: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_bomb_works(tmp_path) -> None:
 
 def test_ours_holds_nothing_that_is_pickled(exports) -> None:
     with zipfile.ZipFile(exports / "model.pt2") as good:
-        assert good.read(f"model/{SAMPLES}") == b""
+        assert good.read(f"archive/{SAMPLES}") == b""
         assert not any(name.endswith((".pkl", ".pt")) for name in good.namelist() if SAMPLES not in name)
     assert not any(one["use_pickle"] for one in part(exports, WEIGHTS)["config"].values())
 
@@ -168,5 +168,5 @@ def test_two_parts_of_one_name(exports, tmp_path) -> None:
     path = tmp_path / "twice.pt2"
     path.write_bytes((exports / "model.pt2").read_bytes())
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
-        archive.writestr(f"model/{MODEL}", b"{}")
+        archive.writestr(f"archive/{MODEL}", b"{}")
     refused(path, "two parts of one name", tmp_path / "boom")

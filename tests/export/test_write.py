@@ -1,5 +1,7 @@
 """A file is kept only when it says what torch says."""
 
+import resource
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from vitrail.data import Arrays, Labels
 from vitrail.errors import DataError, DiskError, UsageError
 from vitrail.export import open_exported, write
 from vitrail.export.samples import gather_samples
+from vitrail.export.weights_hash import weights_hash
 from vitrail.export.write import export_model
 
 
@@ -125,3 +128,31 @@ def test_a_bit_with_zeros_around_its_pooling(tmp_path) -> None:
     """onnxruntime would join padding and pooling, and pad with minus infinity."""
     model = NETWORKS["bit"]()
     assert export_model(model, tmp_path / "model.onnx", "onnx", *prepared_for(model)).difference < 1e-4
+
+
+def test_weights_that_are_no_numbers(tmp_path) -> None:
+    model = lively(vitrail.create_model("vit-test"))
+    with torch.no_grad():
+        model.head.weight[0, 0] = float("nan")
+    with pytest.raises(DataError, match=r"not finite\. Its weights are damaged"):
+        export_model(model, tmp_path / "model.pt2", "torch", *prepared_for(model))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_and_not_the_end_of_the_process(toy, tmp_path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(DiskError, match="could not be written"):
+            export_model(toy, tmp_path / "model.pt2", "torch", *prepared_for(toy))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hash_of_weights_whatever_the_image_size(toy, tmp_path) -> None:
+    vitrail.save_model(toy, tmp_path / "model")
+    states = [vitrail.load_model(tmp_path / "model", image_size=size).state_dict() for size in (32, 48)]
+    assert weights_hash(states[0]) == weights_hash(states[1])
+    states[1]["head.bias"][0] += 1
+    assert weights_hash(states[0]) != weights_hash(states[1])

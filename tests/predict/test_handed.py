@@ -1,6 +1,7 @@
 """Whatever people hand over as an image; what cannot be read says why, and only for itself."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -152,3 +153,27 @@ def test_something_else() -> None:
 def test_a_bomb_is_refused_from_its_header() -> None:
     with pytest.raises(DataError, match="max_pixels"):
         from_objects([Image.new("1", (20_000, 20_000))])[0].decoded("RGB", POLICY)
+
+
+def test_arrays_of_other_libraries_are_one_image() -> None:
+    torch = pytest.importorskip("torch")
+    [handed] = from_objects(torch.from_numpy(np.array(picture())))
+    assert np.array_equal(pixels(handed), np.asarray(picture()))
+    [handed] = from_objects(memoryview(encoded(picture())))
+    assert np.array_equal(pixels(handed), np.asarray(picture()))
+
+
+def test_one_opened_image_handed_over_many_times() -> None:
+    """Pillow reads it when it is asked for its pixels, which several threads do."""
+    large = picture(1500, 1500)
+    opened = Image.open(io.BytesIO(encoded(large)))
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(pixels, from_objects([opened] * 16)))
+    assert all(np.array_equal(one, np.asarray(large)) for one in found)
+
+
+def test_no_standard_input(monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    [handed] = from_names(["-"])
+    with pytest.raises(DataError, match="standard input: the file is empty"):
+        handed.decoded("RGB", POLICY)

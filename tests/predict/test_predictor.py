@@ -1,5 +1,7 @@
 """One answer everywhere: prediction gives what evaluation sees, whatever the batch, the backend or the input."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -7,13 +9,13 @@ from PIL import Image
 from tests.evaluate.small import model_folder, network
 
 import vitrail
-from vitrail.config import preset
+from vitrail.config import BitConfig, Preprocessing, preset
 from vitrail.data import Preparation
 from vitrail.data.loading.loader import evaluation_batches
 from vitrail.data.sources.loose import open_images
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, DiskError, UsageError
 from vitrail.predict import Predictor
-from vitrail.predict.handed import from_names
+from vitrail.predict.handed import Handed, from_names
 
 
 @pytest.fixture(autouse=True)
@@ -170,21 +172,45 @@ def test_a_copy_is_made_once_agrees_and_is_then_taken(model, photos, kind, tmp_p
     assert np.abs(later.embed(paths(photos)) - Predictor(model, backend="torch").embed(paths(photos))).max() < 1e-4
 
 
-def test_a_copy_of_weights_that_changed_is_not_taken(model, photos) -> None:
-    Predictor(model, backend="onnx")
-    vitrail.save_model(network(seed=1), model)
-    assert "torch" in Predictor(model).backend.name
-
-
-def test_a_copy_that_differs_is_not_kept(model, photos, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr("vitrail.predict.fastest.TOLERANCE", -1.0)
-    with pytest.raises(DataError, match="differs from torch"):
-        Predictor(model, backend="onnx")
-    assert not list((tmp_path / "cache" / "copies").glob("*.onnx"))
-
-
 @pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
 def test_where_no_copy_can_be_made_torch_answers(model, photos, monkeypatch) -> None:
-    monkeypatch.setattr("vitrail.predict.fastest.TOLERANCE", -1.0)
+    def full(*_words, **_options) -> None:
+        raise DiskError("could not be written (No space left on device)")
+
+    monkeypatch.setattr("vitrail.export.write.write_unverified", full)
     monkeypatch.setattr("vitrail.predict.fastest._MANY_IMAGES", 3)
     assert "torch" in Predictor(model, images=5).backend.name
+
+
+@pytest.mark.parametrize(
+    ("channels", "means", "error", "match"),
+    [(4, 4, UsageError, "reads 4 channels; wanted 1 for grey or 3"), (3, 2, DataError, "of 2 channels; wanted 3")],
+)
+def test_channels_that_no_image_has(tmp_path, channels, means, error, match) -> None:
+    odd = vitrail.create_model("vit-test", channels=channels)
+    odd.preprocessing = Preprocessing(mean=(0.5,) * means, std=(0.5,) * means, interpolation="bilinear")
+    vitrail.save_model(odd, tmp_path / "odd")
+    with pytest.raises(error, match=match):
+        Predictor(tmp_path / "odd")
+
+
+def test_a_size_beyond_all_images_is_refused_before_memory_is_taken(tmp_path) -> None:
+    small = vitrail.create_model(BitConfig(blocks=(1, 1, 1, 1), width=32, image_size=(32, 32), num_classes=3))
+    small.preprocessing = preset("google")
+    vitrail.save_model(small, tmp_path / "bit")
+    with pytest.raises(UsageError, match=r"65536x65536; wanted at most [\d,]+ pixels"):
+        Predictor(tmp_path / "bit", image_size=65_536)
+
+
+def test_who_stops_waits_for_no_image(model) -> None:
+    begun = []
+
+    def slow(_mode, _policy):
+        begun.append(1)
+        time.sleep(0.01)
+        raise DataError("no image")
+
+    answers = Predictor(model, batch_size=200).answers([Handed(str(number), slow) for number in range(600)])
+    next(answers)
+    answers.close()
+    assert len(begun) < 500

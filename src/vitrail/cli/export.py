@@ -18,6 +18,7 @@ from vitrail.cli.terminal import console, megabytes, print_json, printable
 from vitrail.config.checks import positive
 from vitrail.data.open import OpenOptions, open_data
 from vitrail.data.outside import ensure_outside
+from vitrail.data.sources.class_names import ensure_named, read_class_names
 from vitrail.data.sources.files import user_path
 from vitrail.data.sources.loose import ensure_not_beside, open_images
 from vitrail.data.sources.source import Source
@@ -64,6 +65,8 @@ class Options:
     """Pixels per side, or height and width, if not the model's own."""
     preprocessing: str | None = None
     """google, augreg or imagenet: how the images of the model were prepared, if its file does not say."""
+    classes: Path | None = None
+    """A file with the class names to write, one per line, if the model came without; or imagenet."""
     overwrite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Replace a file that is there already."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -104,6 +107,10 @@ def _export(options: Options, kind: str, target: Path, given: Source | None) -> 
     model = subject.model
     # It goes into the file, which then needs no option.
     model.preprocessing = subject.preparation.preprocessing
+    if options.classes is not None:
+        names = read_class_names(options.classes)
+        ensure_named(names, model.config.num_classes, options.classes, options.model)
+        model.labels = names
     source = given if given is not None else data_of_run(user_path(options.model))
     samples = gather_samples(model, source, labelled=not options.images, count=options.count)
     print(f"writing {printable(str(target))} ...", file=sys.stderr)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Size = int | tuple[int, int]
 
 _IMAGENET = 1000
+_TOP, _IN_A_LINE = 5, 3
+# They make a copy of the network, or compile it.
+_SLOW_STARTS = ("compiled", "onnx", "openvino")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +33,12 @@ class Options:
     An image that cannot be read is reported, and the others are answered. Nothing is written unless --embed says so.
     """
 
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run or model folder, a file of any known layout, hf-hub:OWNER/NAME, or a file of `vitrail export`."""
     images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE [IMAGE ...]")] = ()
     """Files, folders, quoted patterns such as 'photos/**/*.jpg', or - for an image on standard input."""
-    top: int = 5
-    """So many classes of each image."""
+    top: int | None = None
+    """So many classes of each image: 5, or 3 in a line, if not said."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print one JSON document."""
     csv: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -69,9 +72,9 @@ def run(options: Options) -> None:
 
     _check(options)
     if options.embed is not None:
-        ensure_features_file(options.embed)
         # A file that was named beside a photo is wanted there; in a folder of images it could be taken for data.
         ensure_not_beside([name for name in options.images if Path(name).is_dir()], options.embed)
+        ensure_features_file(options.embed)
     handed = from_names(options.images)
     predictor = _predictor(options, len(handed))
     if options.embed is not None:
@@ -83,7 +86,8 @@ def run(options: Options) -> None:
 def _check(options: Options) -> None:
     if not options.images:
         raise UsageError("there is no image", wanted="vitrail predict MODEL IMAGE [IMAGE ...]")
-    positive("top", options.top)
+    if options.top is not None:
+        positive("top", options.top)
     positive("batch-size", options.batch_size)
     asked = [name for name, on in (("--json", options.json), ("--csv", options.csv), ("--embed", options.embed)) if on]
     if len(asked) > 1:
@@ -93,6 +97,8 @@ def _check(options: Options) -> None:
 def _predictor(options: Options, images: int) -> "Predictor":
     from vitrail.predict.predictor import Predictor
 
+    if options.backend in _SLOW_STARTS:
+        print(f"preparing {options.backend}, which takes a while the first time ...", file=sys.stderr)
     return Predictor(
         options.model,
         backend=options.backend,
@@ -110,7 +116,8 @@ def _name(predictor: "Predictor", handed: "list[Handed]", options: Options) -> N
 
     ensure_classes(predictor.described, options.model)
     kind: type[Shown] = Json if options.json else Csv if options.csv else Lines
-    shown = kind(predictor, [one.name for one in handed], options.top)
+    top = options.top or (_IN_A_LINE if kind is Lines and len(handed) > 1 else _TOP)
+    shown = kind(predictor, [one.name for one in handed], top)
     with _counted(predictor, handed, is_quiet=options.json or options.csv) as answers:
         try:
             for answer in answers:
@@ -168,5 +175,9 @@ def _counted(predictor: "Predictor", handed: "list[Handed]", *, is_quiet: bool =
     if moving:
         print(f"note: {moving:,} with several frames or pages: the first was used.", file=sys.stderr)
     if failed:
-        which = f"{len(failed):,} of {len(handed):,} images"
-        raise DataError(f"{which} could not be read", fix="The reasons are above; the others were answered.")
+        which = "no image" if not done else f"{len(failed):,} of {len(handed):,} images"
+        others = "; the others were answered" if done else ""
+        raise DataError(
+            f"{which} could {'' if not done else 'not '}be read",
+            fix=f"The reason{'s are' if len(failed) > 1 else ' is'} above{others}.",
+        )

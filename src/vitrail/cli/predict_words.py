@@ -1,17 +1,16 @@
 """Answers as people and programs read them, shown as they come."""
 
 import csv
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vitrail.cli.terminal import printable
+from vitrail.cli.terminal import print_json, printable
 
 if TYPE_CHECKING:
     from vitrail.predict.predictor import Answer, Predictor
 
-_BAR = 24
+_BAR, _BLOCK = 24, "█"
 _LONGEST_NAME = 48
 
 
@@ -34,6 +33,7 @@ class Lines:
 
     def __init__(self, predictor: "Predictor", names: Sequence[str], top: int) -> None:
         self._predictor, self._top, self._is_one = predictor, top, len(names) == 1
+        self._block = _BLOCK if _can_print(_BLOCK) else "#"
         self._width = min(_LONGEST_NAME, max((_cells(printable(name)) for name in names), default=0))
 
     def add(self, answer: "Answer") -> None:
@@ -44,11 +44,11 @@ class Lines:
             print(printable(answer.name))
             width = max(_cells(printable(one["label"])) for one in found)
             for one in found:
-                bar = "█" * round(one["probability"] * _BAR)
+                bar = self._block * round(one["probability"] * _BAR)
                 print(f"  {_padded(printable(one['label']), width)}  {one['probability']:7.2%}  {bar}".rstrip())
             return
         first, *others = found
-        rest = ", ".join(f"{printable(one['label'])} {one['probability']:.1%}" for one in others[:2])
+        rest = ", ".join(f"{printable(one['label'])} {one['probability']:.1%}" for one in others)
         line = f"{_padded(_short(printable(answer.name)), self._width)}  {first['probability']:6.1%}"
         print(f"{line}  {printable(first['label'])}{f'   ({rest})' if rest else ''}", flush=True)
 
@@ -98,7 +98,7 @@ class Json:
             "backend": self._predictor.backend.name,
             "images": self._records,
         }
-        print(json.dumps(whole, indent=2, ensure_ascii=False))
+        print_json(whole)
 
 
 def _record(predictor: "Predictor", answer: "Answer", top: int) -> dict[str, Any]:
@@ -112,6 +112,13 @@ def _cells(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+def _can_print(text: str) -> bool:
+    try:
+        return bool(text.encode(sys.stdout.encoding or "utf-8"))
+    except UnicodeEncodeError:
+        return False
 
 
 def _padded(text: str, width: int) -> str:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import torch
 
-from vitrail.config import PRESETS, Preprocessing, preset
+from vitrail.config.preprocessing import known_preprocessing
 from vitrail.data import Preparation
-from vitrail.errors import UsageError
 from vitrail.models import Classifier
 from vitrail.weights.fingerprint import fingerprint
 from vitrail.weights.load import Size, load_model
@@ -47,17 +46,3 @@ def open_subject(
     config = model.config
     preparation = Preparation(size=config.image_size, preprocessing=prepared, channels=config.channels)
     return Subject(str(source), model, preparation, device, bfloat16)
-
-
-def known_preprocessing(stored: Preprocessing | None, name: str | None, where: str) -> Preprocessing:
-    """The preset of this name, else what travels with the weights: the wrong one costs half the accuracy."""
-    if name is not None:
-        return preset(name)
-    if stored is None:
-        raise UsageError(
-            "the file does not say how its images were prepared",
-            wanted=f"one of the presets {', '.join(PRESETS)}",
-            where=where,
-            fix="Name it with --preprocessing; Google's AugReg weights, in timm's files too, take augreg.",
-        )
-    return stored

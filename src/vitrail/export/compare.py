@@ -11,15 +11,13 @@ from torch import Tensor
 from vitrail.config import BitConfig, times
 from vitrail.data import Preparation
 from vitrail.errors import DataError, VitrailError
+from vitrail.export.agree import allowed_difference, largest_difference
 from vitrail.export.exported import Exported, open_exported
-from vitrail.export.runtimes import first_line
 from vitrail.export.samples import Samples
 from vitrail.models import Classifier
 from vitrail.weights.adapt import with_image_size
 from vitrail.weights.checkpoint import from_model, to_model
 
-TOLERANCE = 1e-4
-"""Largest difference of a logit from float32 torch, as a share of the largest of them where that is above 1."""
 BATCH_SIZES = (1, 2, 7)
 
 _OTHER_SIZE_IMAGES = 7
@@ -68,6 +66,8 @@ def compare(
     advance = advance or (lambda _done: None)
     exported = open_exported(path)
     expected = _torch(model, images, advance)
+    if not all(np.isfinite(one).all() for one in expected):
+        raise DataError("the network gives numbers that are not finite", fix="Its weights are damaged.")
     found = [_file(exported, images, size, advance) for size in BATCH_SIZES]
     answers = [(expected, one) for one in found]
     sizes = [preparation.size]
@@ -87,8 +87,8 @@ def compare(
         count=len(images),
         batch_sizes=BATCH_SIZES,
         sizes=tuple(times(size) for size in sizes),
-        difference=max(_apart(ours[0], theirs[0]) for ours, theirs in answers),
-        feature_difference=max(_apart(ours[1], theirs[1]) for ours, theirs in answers),
+        difference=max(largest_difference(ours[0], theirs[0]) for ours, theirs in answers),
+        feature_difference=max(largest_difference(ours[1], theirs[1]) for ours, theirs in answers),
         largest_logit=max(float(np.abs(ours[0]).max()) for ours, _ in answers),
         same_top1=int(np.logical_and.reduce([top == tops[0] for top in tops]).sum()),
         runtime=exported.runtime,
@@ -122,10 +122,8 @@ def _file(exported: Exported, images: Tensor, batch_size: int, advance: Advance)
     for part in images.split(batch_size):
         try:
             found.append(exported.run(part.numpy()))
-        except VitrailError:
-            raise
-        except Exception as error:  # the errors of runtimes have no common kind
-            raise _disagree(f"it cannot compute {tuple(part.shape)} images: {first_line(error)}", exported) from error
+        except VitrailError as error:
+            raise _disagree(error.came, exported, error.wanted) from error
         advance(len(part))
     logits, features = (np.concatenate(column) for column in zip(*found, strict=True))
     return logits, features
@@ -137,8 +135,8 @@ def _ensure_equal(
     for what, expected, found in zip(("logits", "features"), ours, theirs, strict=True):
         if expected.shape != found.shape:
             raise _disagree(f"its {what} are {found.shape} and torch's {expected.shape}", exported)
-        allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
-        apart = _apart(expected, found)
+        allowed = allowed_difference(expected)
+        apart = largest_difference(expected, found)
         if not apart <= allowed:  # also when it is not a number
             raise _disagree(f"its {what} differ from torch's by up to {apart:.3g}", exported, f"at most {allowed:.1e}")
         if what == "logits" and expected.shape[1] > 1:
@@ -154,10 +152,6 @@ def _disagree(what: str, exported: Exported, wanted: str = "the same") -> DataEr
         wanted=wanted,
         fix="Another kind may be exact: --to onnx, openvino or torch.",
     )
-
-
-def _apart(expected: np.ndarray, found: np.ndarray) -> float:
-    return float(np.abs(expected.astype(np.float64) - found).max())
 
 
 def _right(top: np.ndarray, targets: Tensor | None) -> int | None:

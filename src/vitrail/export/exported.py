@@ -16,7 +16,7 @@ from vitrail.export.entries import described_by, export_entry
 from vitrail.export.onnx_read import open_onnx, read_onnx_entries
 from vitrail.export.openvino_file import open_openvino, read_openvino_entries
 from vitrail.export.pt2_file import open_pt2, read_pt2_entries
-from vitrail.export.runtimes import Opened, Run
+from vitrail.export.runtimes import Opened, Run, first_line
 from vitrail.weights.record import Described
 
 
@@ -71,7 +71,8 @@ def open_exported(source: str | Path, *, threads: int | None = None) -> Exported
     described, export = read_about(kind, path)
     any_size = bool(export.get("any_size"))
     opened = FORMATS[kind].open(path, threads)
-    run = _checked(opened.run, described, any_size, str(path))
+    _ensure_described(opened, described, any_size, str(path))
+    run = _checked(opened, described, any_size, str(path))
     return Exported(path, kind, opened.runtime, described, any_size, run, export)
 
 
@@ -110,8 +111,25 @@ def _is_openvino(path: Path) -> bool:
         return b"<net" in file.read(200)
 
 
-def _checked(run: Run, described: Described, any_size: bool, where: str) -> Run:
-    """Refuse images that the network was not made for, in our words instead of the runtime's."""
+def _ensure_described(opened: Opened, described: Described, any_size: bool, where: str) -> None:
+    """What a file says of its network may be anything; images are prepared by it, so that it has to be true."""
+    config = described.config
+    sides = (None, None) if any_size else config.image_size
+    if opened.takes != (None, config.channels, *sides):
+        raise DataError(
+            f"its graph takes images of the shape {_shape(opened.takes)}",
+            wanted=f"{_shape((None, config.channels, *sides))}, as it says of itself",
+            where=where,
+            fix="Export the model anew with `vitrail export MODEL`.",
+        )
+
+
+def _shape(sides: tuple[int | None, ...]) -> str:
+    return f"({', '.join('any' if side is None else str(side) for side in sides)})"
+
+
+def _checked(opened: Opened, described: Described, any_size: bool, where: str) -> Run:
+    """Refuse images that the network was not made for and answers it cannot give, in our words."""
     config = described.config
     smallest = (1, 1) if isinstance(config, BitConfig) else config.pixels_per_patch
 
@@ -132,7 +150,14 @@ def _checked(run: Run, described: Described, any_size: bool, where: str) -> Run:
                 where=where,
                 fix="Export it with --any-size.",
             )
-        logits, features = run(np.ascontiguousarray(images))
+        try:
+            logits, features = opened.run(np.ascontiguousarray(images))
+        except Exception as error:  # the errors of runtimes have no common kind
+            came = f"{opened.runtime} cannot compute {images.shape} images ({first_line(error)})"
+            raise DataError(came, where=where) from error
+        expected = (len(images), config.num_classes or features.shape[-1])
+        if logits.shape != expected or features.ndim != 2:
+            raise DataError(f"its logits are {logits.shape}", wanted=f"{expected}", where=where)
         return logits, features
 
     return checked

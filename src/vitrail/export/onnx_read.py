@@ -13,9 +13,10 @@ from vitrail.export.runtimes import Opened, first_line, needs
 METADATA = 14
 # Where tensors can be in a file: the number of a field and what it holds, from the model down.
 _BELOW = {
-    "model": {7: "graph", 25: "function"},
+    "model": {7: "graph", 20: "training", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
-    "function": {7: "node"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
     "node": {5: "attribute"},
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
     "sparse": {1: "tensor", 2: "tensor"},
@@ -49,6 +50,7 @@ def open_onnx(path: Path, threads: int | None) -> Opened:
         options.intra_op_num_threads = threads
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        [shape] = [one.shape for one in session.get_inputs() if one.name == "images"]
     except Exception as error:  # onnxruntime's errors have no common kind
         raise DataError(f"onnxruntime cannot load it ({first_line(error)})", where=str(path)) from None
 
@@ -56,7 +58,8 @@ def open_onnx(path: Path, threads: int | None) -> Opened:
         logits, features = session.run(["logits", "features"], {"images": images})
         return np.asarray(logits), np.asarray(features)
 
-    return Opened(runtime=f"onnxruntime {onnxruntime.__version__}", run=run)
+    takes = tuple(side if isinstance(side, int) else None for side in shape)
+    return Opened(runtime=f"onnxruntime {onnxruntime.__version__}", takes=takes, run=run)
 
 
 def ensure_beside(path: Path, location: str) -> None:

@@ -1,6 +1,7 @@
 """An OpenVINO model: `.xml` with the graph and what is said about it, `.bin` with the weights in float32."""
 
 import re
+import threading
 from pathlib import Path
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
@@ -71,16 +72,21 @@ def open_openvino(path: Path, threads: int | None) -> Opened:
         core = openvino.Core()
         compiled = core.compile_model(core.read_model(str(path)), "CPU", settings)
         logits, features = compiled.output("logits"), compiled.output("features")
+        shape = compiled.input("images").partial_shape
     except RuntimeError as error:
         raise DataError(f"OpenVINO cannot load it ({first_line(error)})", where=str(path)) from None
 
+    one_at_a_time = threading.Lock()
+
     def run(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        outputs = compiled(images)
-        # OpenVINO gives views of memory that its next answer overwrites.
-        return np.array(outputs[logits]), np.array(outputs[features])
+        # OpenVINO refuses a second question before the first is answered, and overwrites its answers.
+        with one_at_a_time:
+            outputs = compiled(images)
+            return np.array(outputs[logits]), np.array(outputs[features])
 
     version = re.split(r"[-+]", openvino.__version__)[0]
-    return Opened(runtime=f"openvino {version}", run=run)
+    takes = tuple(side.get_length() if side.is_static else None for side in shape)
+    return Opened(runtime=f"openvino {version}", takes=takes, run=run)
 
 
 class _Entities(Exception):

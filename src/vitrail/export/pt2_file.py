@@ -1,5 +1,6 @@
 """A network as `torch.export` writes it: `.pt2`, to be run by torch without the code of the network."""
 
+import io
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +27,12 @@ def write_pt2(network: "TwoOutputs", path: Path, entries: Entries, *, any_size: 
     for node in program.graph.nodes:
         # Where the code lay on this machine is nobody's business.
         node.meta = {name: value for name, value in node.meta.items() if name == "val"}
+    # By way of memory: on a full disk torch's own writer ends the process.
+    whole = io.BytesIO()
     with quietly():
-        torch.export.save(program, path, extra_files=dict(entries))
+        torch.export.save(program, whole, extra_files=dict(entries))
+    with path.open("wb") as file:
+        file.write(whole.getbuffer())
 
 
 def add_pt2_entry(path: Path, name: str, text: str) -> None:
@@ -50,7 +55,10 @@ def open_pt2(path: Path, threads: int | None) -> Opened:
     copy = checked_copy(read_parts(path), str(path))
     try:
         with quietly():
-            network = torch.export.load(copy).module()
+            program = torch.export.load(copy)
+            network = program.module()
+        [name] = program.graph_signature.user_inputs
+        [shape] = [node.meta["val"].shape for node in program.graph.nodes if node.name == name]
     except Exception as error:  # torch's errors have no common kind
         raise DataError(f"torch cannot load it ({first_line(error)})", where=str(path)) from None
     if threads is not None:
@@ -61,7 +69,8 @@ def open_pt2(path: Path, threads: int | None) -> Opened:
             logits, features = network(torch.from_numpy(images))
         return logits.numpy(), features.numpy()
 
-    return Opened(runtime=f"torch {torch.__version__}", run=run)
+    takes = tuple(side if isinstance(side, int) else None for side in shape)
+    return Opened(runtime=f"torch {torch.__version__}", takes=takes, run=run)
 
 
 def _text(data: bytes, path: Path) -> str:

@@ -22,6 +22,8 @@ class Opened:
 
     runtime: str
     """Its name and version."""
+    takes: tuple[int | None, ...]
+    """The shape of its input; none where a side may vary."""
     run: Run
 
 
@@ -68,6 +70,7 @@ def quietly() -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of a runtime says, in short."""
+    """What an error of a runtime says, in short, and as text: it may quote names from the file."""
     text = str(error).strip()
-    return text.splitlines()[0][:200] if text else type(error).__name__
+    line = text.splitlines()[0][:200] if text else type(error).__name__
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)

@@ -18,6 +18,7 @@ from vitrail.export.onnx_write import add_onnx_entry, write_onnx
 from vitrail.export.openvino_file import add_openvino_entry, write_openvino
 from vitrail.export.pt2_file import add_pt2_entry, write_pt2
 from vitrail.export.samples import Samples
+from vitrail.export.weights_hash import weights_hash
 from vitrail.models import Classifier
 from vitrail.weights.checkpoint import from_model, without_tensors
 
@@ -58,11 +59,21 @@ def export_model(
     return comparison
 
 
-def write_unverified(model: Classifier, target: Path, kind: str, *, any_size: bool = False) -> None:
-    """Write a file that the caller compares; it appears whole or not at all."""
+def write_unverified(
+    model: Classifier,
+    target: Path,
+    kind: str,
+    *,
+    any_size: bool = False,
+    verify: Callable[[Path], None] | None = None,
+) -> None:
+    """Write a file that appears whole or not at all; where `verify` raises an error of it, not at all."""
     ensure_target(target, kind, overwrite=True)
     with _beside(target) as folder:
-        _write(model, folder / target.name, kind, any_size)
+        draft = folder / target.name
+        _write(model, draft, kind, any_size)
+        if verify is not None:
+            verify(draft)
         _put_in_place(folder, target)
 
 
@@ -91,7 +102,9 @@ def _files_of(target: Path) -> list[Path]:
 
 def _write(model: Classifier, path: Path, kind: str, any_size: bool) -> None:
     network = exportable(model, any_size=any_size, split_attention=kind != "torch")
-    entries = {RECORD: record_entry(without_tensors(from_model(model))), EXPORT: ascii_json(_made(kind, any_size))}
+    checkpoint = from_model(model)
+    made = {**_made(kind, any_size), "weights": weights_hash(checkpoint.state)}
+    entries = {RECORD: record_entry(without_tensors(checkpoint)), EXPORT: ascii_json(made)}
     _WRITE[kind](network, path, entries, any_size)
 
 

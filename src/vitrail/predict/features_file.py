@@ -1,10 +1,11 @@
 """Features of many images as one file: NPZ for numpy, Parquet for tables and search engines."""
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from vitrail.errors import UsageError
+from vitrail.errors import DiskError, UsageError
 from vitrail.runtime.atomic import atomic_file
 
 SUFFIXES = (".npz", ".parquet")
@@ -16,6 +17,12 @@ def ensure_features_file(path: Path) -> None:
         raise UsageError(f"the file ends in {path.suffix!r}", wanted=" or ".join(SUFFIXES), where=str(path))
     if path.suffix == ".parquet":
         _pyarrow()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise DiskError(f"could not be written ({error.strerror})", where=str(path)) from None
 
 
 def write_features(path: Path, names: list[str], features: np.ndarray) -> None:

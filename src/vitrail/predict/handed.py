@@ -3,6 +3,7 @@
 import glob
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from vitrail.data.sources.loose import images_in
 from vitrail.errors import DataError, UsageError
 
 STANDARD_INPUT = "-"
+
+_LARGEST = 2**30
+_ONE = (str, bytes, bytearray, memoryview, os.PathLike, Image.Image)
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,21 @@ def from_names(names: Sequence[str]) -> list[Handed]:
 
 def from_objects(images: Any) -> list[Handed]:
     """Paths, bytes, Pillow images or arrays of bytes (height, width, channels): one of them, or several."""
-    several = isinstance(images, Iterable) and not isinstance(images, str | bytes | bytearray | np.ndarray)
-    objects = list(images) if several and not isinstance(images, Path | Image.Image) else [images]
-    return [_from_object(image, f"image {number}") for number, image in enumerate(objects, start=1)]
+    # Arrays of every library can be gone through, row by row.
+    several = isinstance(images, Iterable) and not isinstance(images, _ONE) and not hasattr(images, "__array__")
+    objects = list(images) if several else [images]
+    # Pillow reads a file when its pixels are asked for, and not from two threads at once.
+    locks: dict[int, threading.Lock] = {}
+    return [
+        _from_object(image, f"image {number}", locks.setdefault(id(image), threading.Lock()))
+        for number, image in enumerate(objects, start=1)
+    ]
 
 
 def _from_name(name: str) -> list[Handed]:
     if name == STANDARD_INPUT:
-        encoded = sys.stdin.buffer.read()
+        # A program may have none, and one without an end must not fill the memory.
+        encoded = b"" if sys.stdin is None else sys.stdin.buffer.read(_LARGEST)
         return [Handed("standard input", lambda mode, policy: _of_bytes(encoded, "standard input", mode, policy))]
     if name.startswith(("http://", "https://")):
         return [_unreadable(name, "is an address", "Fetch the image first: nothing here reads from the network.")]
@@ -77,20 +88,25 @@ def _of_bytes(encoded: bytes, where: str, mode: Mode, policy: DecodePolicy) -> D
     return decode(encoded, mode, where=where, policy=policy)
 
 
-def _from_object(image: Any, name: str) -> Handed:
+def _from_object(image: Any, name: str, lock: threading.Lock) -> Handed:
     if isinstance(image, str | os.PathLike):
         return _of_file(user_path(Path(image)))
     if isinstance(image, bytes | bytearray | memoryview):
         encoded = bytes(image)
         return Handed(name, lambda mode, policy: _of_bytes(encoded, name, mode, policy))
     if isinstance(image, Image.Image):
-        return Handed(name, lambda mode, policy: decode_opened(image, mode, where=name, policy=policy))
+        return Handed(name, lambda mode, policy: _of_pillow(image, lock, name, mode, policy))
     if hasattr(image, "__array__"):
         array = np.asarray(image)
         return Handed(name, lambda mode, policy: decode_opened(_pillow(array, name), mode, where=name, policy=policy))
     raise UsageError(
         f"an image is a {type(image).__name__}", wanted="a path, bytes, a Pillow image or an array of bytes"
     )
+
+
+def _of_pillow(image: Image.Image, lock: threading.Lock, where: str, mode: Mode, policy: DecodePolicy) -> Decoded:
+    with lock:
+        return decode_opened(image, mode, where=where, policy=policy)
 
 
 def _pillow(array: np.ndarray, where: str) -> Image.Image:

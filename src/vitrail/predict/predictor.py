@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vitrail.config import pair
+from vitrail.config import pair, times
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.sources.class_names import ensure_named, read_class_names
 from vitrail.data.transforms.fit_image import fit_image, normalised
@@ -73,17 +73,24 @@ class Predictor:
         `images`, where it is known how many will come, helps to choose the backend.
         """
         self.source = str(source)
+        if batch_size < 1:
+            raise UsageError(f"batch_size is {batch_size}", wanted="at least 1")
         size = None if image_size is None else pair(image_size, "image_size")
         self.backend: Backend = open_backend(
-            source, backend, device=device, image_size=size, preprocessing=preprocessing, images=images
+            source,
+            backend,
+            device=device,
+            image_size=size,
+            preprocessing=preprocessing,
+            images=images,
+            batch_size=batch_size,
         )
         if classes is not None:
             self.backend = _named(self.backend, Path(classes), self.source)
-        if batch_size < 1:
-            raise UsageError(f"batch_size is {batch_size}", wanted="at least 1")
         self.batch_size = batch_size
         self.size = size or self.described.config.image_size
         self._policy = DecodePolicy()
+        _ensure_pixels(self.described, self.size, self._policy, self.source)
 
     @property
     def described(self) -> Described:
@@ -118,9 +125,12 @@ class Predictor:
     def answers(self, handed: Sequence[Handed]) -> Iterator[Answer]:
         """An answer for each image, in order; one that cannot be read is told and the others are done."""
         with ThreadPoolExecutor(min(_MOST_READERS, usable_cores())) as readers:
-            batches = _ahead(readers, self._prepared, handed, self.batch_size)
-            for names, prepared in batches:
-                yield from self._answered(names, prepared)
+            try:
+                for names, prepared in _ahead(readers, self._prepared, handed, self.batch_size):
+                    yield from self._answered(names, prepared)
+            finally:
+                # Who stops does not wait for images that nobody will see.
+                readers.shutdown(wait=False, cancel_futures=True)
 
     def prepare(self, handed: Handed) -> Prepared:
         """Decode one image and fit it to the network, as evaluation does."""
@@ -156,6 +166,20 @@ class Predictor:
                 raise answer.error
             rows.append(part(answer))
         return np.stack(rows) if rows else np.empty((0, width), dtype=np.float32)
+
+
+def _ensure_pixels(described: Described, size: tuple[int, int], policy: DecodePolicy, where: str) -> None:
+    """Refuse a network that no image can be prepared for; a record that came with weights may say anything."""
+    channels, preprocessing = described.config.channels, described.preprocessing
+    if channels not in (1, 3):
+        raise UsageError(f"the network reads {channels} channels", wanted="1 for grey or 3 for colour", where=where)
+    if preprocessing is not None and channels == 3 and len(preprocessing.mean) not in (1, 3):
+        came = f"the preprocessing has a mean for each of {len(preprocessing.mean)} channels"
+        raise DataError(came, wanted="3", where=where, fix="Name another with --preprocessing.")
+    if size[0] * size[1] > policy.max_pixels:
+        raise UsageError(
+            f"the image size is {times(size)}", wanted=f"at most {policy.max_pixels:,} pixels", where=where
+        )
 
 
 def _named(backend: Backend, path: Path, where: str) -> Backend:

@@ -12,7 +12,12 @@ from vitrail.config import ModelConfig, to_json
 
 def fingerprint(config: ModelConfig, state: Mapping[str, Tensor]) -> str:
     """A hash of the config and of every tensor."""
-    found = hashlib.sha256(json.dumps(to_json(config), sort_keys=True).encode())
+    return tensors_hash(state, json.dumps(to_json(config), sort_keys=True))
+
+
+def tensors_hash(state: Mapping[str, Tensor], before: str = "") -> str:
+    """A hash of what comes before and of every tensor."""
+    found = hashlib.sha256(before.encode())
     for name, tensor in sorted(state.items()):
         found.update(name.encode())
         # As bytes, because numpy has no bfloat16.

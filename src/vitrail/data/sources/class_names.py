@@ -11,7 +11,7 @@ IMAGENET = "imagenet"
 
 def read_class_names(path: Path) -> tuple[str, ...]:
     """The lines of a file, in NFC as the class names of data are; `imagenet` names those of ImageNet-1k."""
-    if path == Path(IMAGENET) and not path.exists():
+    if str(path).casefold() == IMAGENET and not path.exists():
         return imagenet_classes()
     try:
         text = path.expanduser().read_text(encoding="utf-8-sig")

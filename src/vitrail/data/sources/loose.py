@@ -39,7 +39,7 @@ def ensure_not_beside(names: Sequence[str | Path], target: Path) -> None:
             raise UsageError(
                 f"it would lie beside your images in {shown(str(home))}",
                 where=shown(str(target)),
-                fix="Choose another place with --out: data is never touched.",
+                fix="Choose another place: data is never touched.",
             )
 
 
