@@ -7,6 +7,18 @@ import zlib
 import numpy as np
 from PIL import Image
 
+TURNED = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+"""How an upright image lies in a file of each EXIF orientation."""
+
 
 def encoded(image: Image.Image, kind: str, **options) -> bytes:
     """The bytes of an image file."""

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.data.pictures import TURNED
 from tests.evaluate.small import model_folder, network
 
 import vitrail
@@ -20,17 +21,6 @@ from vitrail.data import Preparation
 from vitrail.data.loading.loader import evaluation_batches
 from vitrail.data.sources.loose import open_images
 from vitrail.predict import Predictor
-
-TURNS = {
-    1: None,
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_90,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_270,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +49,7 @@ def by_evaluation(folder: Path) -> np.ndarray:
 def test_an_image_is_the_same_however_it_is_turned(model) -> None:
     """Row 3: orientations 1 to 8 in EXIF, and EXIF that cannot be read."""
     Path("photos").mkdir()
-    for number, turn in TURNS.items():
+    for number, turn in TURNED.items():
         exif = Image.Exif()
         exif[0x0112] = number
         stored = picture() if turn is None else picture().transpose(turn)

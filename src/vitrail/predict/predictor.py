@@ -47,6 +47,8 @@ class Prepared:
 
     pixels: np.ndarray
     """float32 (channels, height, width), normalised."""
+    seen: np.ndarray
+    """The same before it was normalised: (height, width, channels), 0 to 255."""
     frames: int
 
 
@@ -132,12 +134,13 @@ class Predictor:
                 # Who stops does not wait for images that nobody will see.
                 readers.shutdown(wait=False, cancel_futures=True)
 
-    def prepare(self, handed: Handed) -> Prepared:
-        """Decode one image and fit it to the network, as evaluation does."""
+    def prepare(self, handed: Handed, policy: DecodePolicy | None = None) -> Prepared:
+        """Decode one image and fit it to the network, as evaluation does; a `policy` may allow fewer pixels."""
         config, preprocessing = self.described.config, self.described.preprocessing
         assert preprocessing is not None, "the backend is opened only where it is known"
-        decoded = handed.decoded("L" if config.channels == 1 else "RGB", self._policy)
-        return Prepared(normalised(fit_image(decoded.image, self.size, preprocessing), preprocessing), decoded.frames)
+        decoded = handed.decoded("L" if config.channels == 1 else "RGB", policy or self._policy)
+        seen = fit_image(decoded.image, self.size, preprocessing)
+        return Prepared(normalised(seen, preprocessing), seen, decoded.frames)
 
     def _prepared(self, handed: Handed) -> Prepared | DataError:
         try:

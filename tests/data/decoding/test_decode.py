@@ -5,23 +5,13 @@ import zlib
 import numpy as np
 import pytest
 from PIL import Image
-from tests.data.pictures import encoded, photo, png, tiff
+from tests.data.pictures import TURNED, encoded, photo, png, tiff
 
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.decoding.decode import decode, open_image, orientation, pixels
 from vitrail.errors import DataError
 
 BLUE = (0, 0, 200)
-TURNED = {
-    1: None,
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_90,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_270,
-}
 
 
 def seen(blob: bytes, mode="RGB", **policy) -> np.ndarray:

@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
+from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.board import Board, Task
 from vitrail.serve.engine.watch import Watch
-from vitrail.serve.looks.prepare import Ready
 
-IMAGE = Ready(np.zeros((3, 2, 2), dtype=np.float32), np.zeros((2, 2, 3), dtype=np.uint8), 1)
+IMAGE = Prepared(np.zeros((3, 2, 2), dtype=np.float32), np.zeros((2, 2, 3), dtype=np.uint8), 1)
 FOREVER = 1e12
 
 

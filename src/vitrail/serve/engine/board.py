@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from vitrail.predict.predictor import Prepared
 from vitrail.serve.looks.kinds import BATCHED, FIXED
-from vitrail.serve.looks.prepare import Ready
 
 # Decoded images that may wait for the model, in batches.
 _BATCHES_AHEAD = 3
@@ -30,7 +30,7 @@ class Task:
     asked: float
     deadline: float
     is_cancelled: bool = False
-    image: Ready | None = None
+    image: Prepared | None = None
     ready_at: float = 0.0
     decode_seconds: float = 0.0
 
@@ -99,7 +99,7 @@ class Board:
                 lane.decoding += 1
                 return task
 
-    def decoded(self, task: Task, image: Ready | None) -> None:
+    def decoded(self, task: Task, image: Prepared | None) -> None:
         """An image is ready for the model, or it is none and was answered."""
         with self._changed:
             lane = self._lane(task)

@@ -10,13 +10,14 @@ import numpy as np
 
 from vitrail.config.serve import ServeConfig
 from vitrail.errors import DataError, UsageError, VitrailError
+from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.board import Board, Task
 from vitrail.serve.engine.watch import Watch
 from vitrail.serve.looks.answers import answer
 from vitrail.serve.looks.kinds import BATCHED
 from vitrail.serve.looks.loaded import Loaded
 from vitrail.serve.looks.look import look
-from vitrail.serve.looks.prepare import Ready, prepare
+from vitrail.serve.looks.prepare import prepare
 from vitrail.serve.looks.reply import NotAvailable, Reply, error_reply, json_reply
 
 Send = Callable[..., None]
@@ -71,7 +72,7 @@ class Computer:
                 else:
                     self._look(tasks[0])
 
-    def _decoded(self, task: Task) -> Ready | None:
+    def _decoded(self, task: Task) -> Prepared | None:
         started = time.monotonic()
         try:
             image = prepare(self._loaded, task.body)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vitrail.errors import UsageError
+from vitrail.predict.predictor import Prepared
 from vitrail.serve.looks.arrays import array_reply, ensure_sendable
 from vitrail.serve.looks.inspections import as_tensor
 from vitrail.serve.looks.loaded import Loaded
-from vitrail.serve.looks.prepare import Ready
 from vitrail.serve.looks.reply import NotAvailable, Reply
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vitrail.models import Classifier
 
 
-def attention(loaded: Loaded, options: dict[str, Any], image: Ready) -> Reply:
+def attention(loaded: Loaded, options: dict[str, Any], image: Prepared) -> Reply:
     """`softmax(q k^T / sqrt(head_dim))` of a layer: (heads, tokens, tokens), or (heads, tokens) of one query."""
     facts = loaded.facts
     if loaded.network is None or not facts["can"]["attention"]:

@@ -9,10 +9,10 @@ import numpy as np
 from PIL import Image
 
 from vitrail.errors import UsageError, choose
+from vitrail.predict.predictor import Prepared
 from vitrail.serve.looks.answers import top, top_k
 from vitrail.serve.looks.loaded import Loaded
 from vitrail.serve.looks.numbers import as_numbers
-from vitrail.serve.looks.prepare import Ready
 from vitrail.serve.looks.reply import NotAvailable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PARTS = ("seen", "rollout", "maps", "lens", "distance")
 _NEEDS = {"rollout": "rollout", "maps": "attention", "lens": "lens", "distance": "distance"}
 
 
-def inspection(loaded: Loaded, options: dict[str, Any], image: Ready) -> dict[str, Any]:
+def inspection(loaded: Loaded, options: dict[str, Any], image: Prepared) -> dict[str, Any]:
     """The parts that were asked for, and the answer of the network beside them."""
     parts = _parts(loaded, options.get("parts", PARTS))
     count = top_k(options)
@@ -55,7 +55,7 @@ def _parts(loaded: Loaded, asked: Sequence[str]) -> list[str]:
 
 
 def _inside(
-    loaded: Loaded, model: "Classifier", parts: list[str], count: int, image: Ready, found: dict[str, Any]
+    loaded: Loaded, model: "Classifier", parts: list[str], count: int, image: Prepared, found: dict[str, Any]
 ) -> np.ndarray:
     """What needs the torch network; the numbers are those of `vitrail.inspect`. Returns its logits."""
     from vitrail.inspect import attention_distance, attention_rollout, logit_lens, reading_maps

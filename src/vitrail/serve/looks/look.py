@@ -3,17 +3,17 @@
 from typing import Any
 
 from vitrail.errors import choose
+from vitrail.predict.predictor import Prepared
 from vitrail.serve.looks.attention import attention
 from vitrail.serve.looks.fixed import filters, positions
 from vitrail.serve.looks.inspections import inspection
 from vitrail.serve.looks.kinds import FIXED, SINGLE
 from vitrail.serve.looks.loaded import Loaded
 from vitrail.serve.looks.occlusions import occluded
-from vitrail.serve.looks.prepare import Ready
 from vitrail.serve.looks.reply import Reply, json_reply
 
 
-def look(loaded: Loaded, kind: str, options: dict[str, Any], image: Ready | None = None) -> Reply:
+def look(loaded: Loaded, kind: str, options: dict[str, Any], image: Prepared | None = None) -> Reply:
     """Answer a question that is computed for itself; those of `SINGLE` come with an image."""
     choose("question", kind, SINGLE + FIXED)
     if kind == "positions":

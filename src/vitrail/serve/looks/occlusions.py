@@ -3,13 +3,13 @@
 from typing import Any
 
 from vitrail.errors import UsageError
+from vitrail.predict.predictor import Prepared
 from vitrail.serve.looks.answers import top, top_k
 from vitrail.serve.looks.facts import cell_size, network_config
 from vitrail.serve.looks.loaded import Loaded
-from vitrail.serve.looks.prepare import Ready
 
 
-def occluded(loaded: Loaded, options: dict[str, Any], image: Ready) -> dict[str, Any]:
+def occluded(loaded: Loaded, options: dict[str, Any], image: Prepared) -> dict[str, Any]:
     """The answer with these patches set to 0, the mean colour of normalised images; by the backend that predicts."""
     network = network_config(loaded.predictor)
     (rows, columns), (height, width) = network.grid, cell_size(network)
