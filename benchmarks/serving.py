@@ -35,12 +35,15 @@ _LONGEST_PAUSE = 2.0
 
 @dataclass
 class Server:
-    """A running `vitrail serve`."""
+    """A running `vitrail serve`, or another server that answers on this path."""
 
     process: subprocess.Popen[str]
     port: int
     log: Path
     greeting: str
+    path: str = "/v1/predictions"
+    field: str | None = None
+    """Of the form that images come in; none where a request is the image itself."""
 
     def wait_logged(self, text: str, times: int) -> None:
         """Wait until the server says that it has done what it was told."""
@@ -86,7 +89,7 @@ def _greeted(process: subprocess.Popen[str], log: Path) -> Server:
 def clients(server: Server, options: argparse.Namespace, **task: Any) -> Iterator[dict[str, Any]]:
     """Let the client process do a task; what it saw is in the dictionary at the end of the block."""
     images = sorted(map(str, options.images))
-    task = {"port": server.port, "path": "/v1/predictions", "images": images, **task}
+    task = {"port": server.port, "path": server.path, "field": server.field, "images": images, **task}
     command = [sys.executable, str(HERE / "serving_client.py")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin and process.stdout
@@ -132,10 +135,10 @@ class Memory:
 
     def _look(self) -> None:
         while not self._is_over.wait(0.5):
-            self.samples.append((time.monotonic(), sum(map(_resident, _family(self._pid)))))
+            self.samples.append((time.monotonic(), sum(map(_resident, family(self._pid)))))
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """A process and its descendants."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -217,30 +220,30 @@ def measure_load(server: Server, options: argparse.Namespace) -> list[str]:
         with Memory(server.process.pid) as memory, clients(server, options, mode="open", rates=rates) as seen:
             pass
         during = [one for one in seen["answers"] if one[0] < options.seconds]
-        good, refused = _took(during, 200), _took(during, 503)
+        good, refused = times_of(during, 200), times_of(during, 503)
         others = len(during) - len(good) - len(refused)
         goodputs[load] = len(good) / options.seconds
         if load == _LOADS[0]:
-            slow = 2 * _percentile(good, 0.95)
+            slow = 2 * percentile(good, 0.95)
         asked = len(during) + len(seen["lost"]) + seen["skipped"]
         lines.append(
-            f"| {load:g}x | {asked / options.seconds:.1f} | {goodputs[load]:.1f} | {_ms(good, 0.5)} | "
-            f"{_ms(good, 0.95)} | {_ms(good, 0.99)} | {len(refused):,} | {_ms(refused, 0.99)} | "
-            f"{len(seen['lost']) + others} | {memory.peak:,.0f} MB |"
+            f"| {load:g}x | {asked / options.seconds:.1f} | {goodputs[load]:.1f} | {milliseconds(good, 0.5)} | "
+            f"{milliseconds(good, 0.95)} | {milliseconds(good, 0.99)} | {len(refused):,} | "
+            f"{milliseconds(refused, 0.99)} | {len(seen['lost']) + others} | {memory.peak:,.0f} MB |"
         )
-        _tell(lines[-1])
+        tell(lines[-1])
         if is_flood:
             after = [one for one in seen["answers"] if one[0] >= options.seconds]
             lines += [
                 "",
                 f"Goodput at {load:g}x is {goodputs[load] / goodputs[1.0]:.0%} of that at 1x. After the flood, at "
-                f"{_LOADS[0]:g}x, {_recovery(after, options.seconds, slow)}.",
+                f"{_LOADS[0]:g}x, {recovery(after, options.seconds, slow)}.",
                 "",
             ]
     return lines
 
 
-def _recovery(after: list[list[Any]], end: float, slow: float) -> str:
+def recovery(after: list[list[Any]], end: float, slow: float) -> str:
     """When the server was as it had been: the first of some answers in a row that are there and not slow."""
     in_order = sorted(after)
     for first in range(len(in_order) - _IN_A_ROW + 1):
@@ -258,7 +261,7 @@ def measure_capacity(server: Server, options: argparse.Namespace) -> float:
         seconds = min(10.0, options.seconds)
         with clients(server, options, mode="closed", clients=count, keeping=count, seconds=seconds) as seen:
             pass
-        found.append(len(_took(seen["answers"], 200)) / seen["seconds"])
+        found.append(len(times_of(seen["answers"], 200)) / seen["seconds"])
     return max(found)
 
 
@@ -271,13 +274,13 @@ def measure_restarts(server: Server, options: argparse.Namespace) -> list[str]:
         for number in range(options.restarts):
             server.process.send_signal(signal.SIGHUP)
             server.wait_logged("has taken over", number + 1)
-            _tell(f"restart {number + 1} of {options.restarts}")
+            tell(f"restart {number + 1} of {options.restarts}")
         for number in range(options.swaps):
             server.process.send_signal(signal.SIGUSR1)
             server.wait_logged("the model was read again", number + 1)
-            _tell(f"swap {number + 1} of {options.swaps}")
+            tell(f"swap {number + 1} of {options.swaps}")
         time.sleep(5)
-    good, refused = _took(seen["answers"], 200), _took(seen["answers"], 503)
+    good, refused = times_of(seen["answers"], 200), times_of(seen["answers"], 503)
     lost = len(seen["answers"]) - len(good) - len(refused) + len(seen["lost"])
     lines = [
         "## Restarts and swaps under load",
@@ -318,19 +321,23 @@ MEASURES = {
 }
 
 
-def _took(answers: list[list[Any]], status: int) -> list[float]:
+def times_of(answers: list[list[Any]], status: int) -> list[float]:
+    """How long the answers of this status took."""
     return [took for _, took, found in answers if found == status]
 
 
-def _percentile(values: list[float], share: float) -> float:
+def percentile(values: list[float], share: float) -> float:
+    """The value that so large a share is below; 0 of none."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
-def _ms(values: list[float], share: float) -> str:
-    return f"{_percentile(values, share) * 1000:,.0f} ms" if values else "-"
+def milliseconds(values: list[float], share: float) -> str:
+    """A percentile of seconds as people read it."""
+    return f"{percentile(values, share) * 1000:,.0f} ms" if values else "-"
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
+    """Say how far it is."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The clients of `serving.py`, in a process of their own: plain sockets, closed loops and open ones.
+"""The clients of `serving.py` and `serving_peers.py`, in a process of their own: plain sockets, loops closed and open.
 
 It reads one line of JSON (what to do), does it until its time is over or another line comes, and prints what it saw.
 """
@@ -20,6 +20,9 @@ _LONGEST = 30.0
 _AFTER_REFUSAL = 0.2
 _TOGETHER = 8
 
+_BOUNDARY = "----an-image-and-nothing-else"
+FORM = f"multipart/form-data; boundary={_BOUNDARY}"
+
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -37,7 +40,10 @@ class Client:
 
     def __init__(self, task: dict[str, Any]) -> None:
         self._port, self._path = task["port"], task["path"]
-        self._images = [Path(name).read_bytes() for name in task["images"]]
+        images = [Path(name).read_bytes() for name in task["images"]]
+        field = task.get("field")
+        self._bodies = [form(field, image) for image in images] if field else images
+        self._type = FORM if field else "image/jpeg"
         self._idle: list[Connection] = []
         self._asked = 0
         self.began = time.perf_counter()
@@ -46,7 +52,7 @@ class Client:
     async def ask(self, *, keeps: bool = True, image: int | None = None) -> bytes:
         """Ask once, with the next image, and note what came of it."""
         self._asked += 1
-        body = self._images[(self._asked if image is None else image) % len(self._images)]
+        body = self._bodies[(self._asked if image is None else image) % len(self._bodies)]
         started = time.perf_counter()
         try:
             async with asyncio.timeout(_LONGEST):
@@ -69,13 +75,13 @@ class Client:
         try:
             close = "" if keeps else "Connection: close\r\n"
             head = (
-                f"POST {self._path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: image/jpeg\r\n"
+                f"POST {self._path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: {self._type}\r\n"
                 f"Content-Length: {len(body)}\r\n{close}\r\n"
             )
             writer.write(head.encode() + body)
             lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
             headers = dict(line.split(":", 1) for line in lines[1:] if line)
-            answer = await reader.readexactly(int(headers["content-length"]))
+            answer = await _read_body(reader, headers)
             is_kept = keeps and headers.get("connection", "").strip() != "close"
             return int(lines[0].split()[1]), answer
         finally:
@@ -83,6 +89,26 @@ class Client:
                 self._idle.append(connection)
             else:
                 writer.close()
+
+
+def form(field: str, image: bytes) -> bytes:
+    """An image as the one file of a form, as servers take it that do not take the file itself."""
+    head = (
+        f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{field}"; filename="image.jpg"\r\n'
+        "Content-Type: image/jpeg\r\n\r\n"
+    )
+    return head.encode() + image + f"\r\n--{_BOUNDARY}--\r\n".encode()
+
+
+async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    if "content-length" in headers:
+        return await reader.readexactly(int(headers["content-length"]))
+    found = b""
+    while size := int((await reader.readline()).split(b";")[0], 16):
+        found += await reader.readexactly(size)
+        await reader.readline()
+    await reader.readline()
+    return found
 
 
 async def closed_loop(client: Client, task: dict[str, Any], is_over: asyncio.Event) -> None:

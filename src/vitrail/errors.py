@@ -35,6 +35,10 @@ class DataError(VitrailError):
     exit_code = 3
 
 
+class TooManyPixels(DataError):
+    """An image that is too large to decode."""
+
+
 class DiskError(VitrailError):
     """A result that could not be written."""
 

@@ -56,7 +56,7 @@ def ask(server: Started, path: str, body: bytes, kind: str = "image/png") -> dic
 def test_it_answers_as_predict_does_and_outlives_its_worker(model, tmp_path) -> None:
     with started(tmp_path, "serve", model, "--backend", "torch", "--drain", "0.2", module="vitrail") as server:
         server.wait_ready()
-        assert server.said[0] == f"reading {model}"
+        assert server.said[0].startswith(f"reading {model}; the first time")
         assert server.said[1].startswith("serving pets: ")
         assert "4 classes" in server.said[1]
         assert "computed by torch" in server.said[1]

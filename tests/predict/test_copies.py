@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from PIL import Image
 from tests.evaluate.small import model_folder, network
 
 import vitrail
-from vitrail.errors import DataError, DiskError, UsageError
+from vitrail.errors import DataError, DiskError, Notice, UsageError
 from vitrail.export import write
 from vitrail.export.weights_hash import weights_hash
 from vitrail.predict import Predictor, fastest
@@ -158,3 +159,13 @@ def test_an_exported_file_is_computed_on_the_cpu(model, tmp_path) -> None:
         Predictor(tmp_path / "model.pt2", device="cuda")
     image = Image.fromarray(PIXELS)
     assert np.abs(Predictor(tmp_path / "model.pt2").logits(image) - Predictor(model).logits(image)).max() < 1e-5
+
+
+def test_without_the_export_extra_the_note_says_how_to_get_it(model, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.warns(Notice) as told:
+        assert Predictor(model, device="cpu", images=1_000_000).backend.name.startswith("torch")
+    assert [str(one.message) for one in told] == [
+        "torch computes, because the export extra is not installed: "
+        "pip install 'vitrail[export]' brings faster runtimes."
+    ]

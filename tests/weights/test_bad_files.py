@@ -271,6 +271,13 @@ def test_a_folder_without_a_model(tmp_path) -> None:
     assert "is a folder without a model" in refusal(tmp_path)
 
 
+def test_a_folder_of_runs_names_one_of_them(tmp_path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "run-1").mkdir()
+    (tmp_path / "run-1/config.json").write_text("{}")
+    assert f"There is one inside: {tmp_path / 'run-1'}." in refusal(tmp_path)
+
+
 def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
     def full(*_args, **_kwargs):
         raise OSError(28, "No space left on device")

@@ -54,9 +54,10 @@ def run(options: Options) -> None:
     config = _config(options)
     ensure_token(config)
     listening = listen(config)
-    url = page_url(config, listening)
+    url = page_url(listening)
     logging.basicConfig(level=logging.INFO, format="vitrail: %(message)s", stream=sys.stderr)
-    print(f"reading {printable(config.source)}", flush=True)
+    first = "the first time a faster copy is made of it, which can take half a minute"
+    print(f"reading {printable(config.source)}; {first}", flush=True)
 
     def announce(facts: dict[str, Any]) -> None:
         # Whoever started us may have stopped listening to what we say; the server goes on.

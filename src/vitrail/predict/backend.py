@@ -30,6 +30,8 @@ class Backend:
     """Prepared images (batch, channels, height, width) -> logits (batch, classes), features (batch, dim), float32."""
     any_size: bool = False
     """Whether images of other sizes than the config's may come."""
+    network: "Classifier | None" = None
+    """What torch computes, for those who look inside; none for an exported file."""
 
 
 def exported_backend(exported: "Exported") -> Backend:
@@ -68,7 +70,7 @@ def torch_backend(
             raise UsageError(came, fix="Choose a smaller --batch-size.") from None
 
     name = f"{'compiled ' if compiled else ''}torch {torch.__version__}, {place}"
-    return Backend(name, without_tensors(from_model(model)), run)
+    return Backend(name, without_tensors(from_model(model)), run, network=network)
 
 
 def _both(network: "Classifier") -> Callable:

@@ -127,7 +127,11 @@ def _network(
     except (VitrailError, ImportError) as error:
         if wanted != "auto":
             raise
-        notice(f"Nothing faster could be made of the network ({error}); torch computes.")
+        if isinstance(error, ImportError):
+            why = "because the export extra is not installed"
+            notice(f"torch computes, {why}: pip install 'vitrail[export]' brings faster runtimes.")
+        else:
+            notice(f"Nothing faster could be made of the network ({error}); torch computes.")
         return plain
 
 

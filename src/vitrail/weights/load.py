@@ -113,7 +113,9 @@ def _read_folder(path: Path, hints: Hints) -> Checkpoint:
         return _read_run(path, hints)
     if file is None or not config:
         wanted = f"a model folder with {CONFIG_FILE} and {WEIGHTS_FILE}"
-        raise DataError("is a folder without a model", wanted=wanted, where=str(path))
+        inside = next((child for child in sorted(path.iterdir()) if (child / CONFIG_FILE).is_file()), None)
+        fix = "" if inside is None else f"There is one inside: {inside}."
+        raise DataError("is a folder without a model", wanted=wanted, where=str(path), fix=fix)
     if "model_type" in config or "architecture" in config:
         preprocessor = sidecar(path, "preprocessor_config.json")
         return _read_file(file, dataclasses.replace(hints, config=config, preprocessor=preprocessor))

@@ -8,8 +8,9 @@ from PIL import Image
 from tests.data.pictures import TURNED, encoded, photo, png, tiff
 
 from vitrail.config.decoding import DecodePolicy
+from vitrail.data.decoding import decode as decoding
 from vitrail.data.decoding.decode import decode, open_image, orientation, pixels
-from vitrail.errors import DataError
+from vitrail.errors import DataError, TooManyPixels
 
 BLUE = (0, 0, 200)
 
@@ -303,3 +304,25 @@ def test_of_several_frames_the_first_is_used_and_all_are_counted(kind) -> None:
     result = decode(encoded(first, kind, save_all=True, append_images=others, **options))
     assert result.frames == 3
     assert np.abs(pixels(result).astype(int) - photo()).mean() < (20 if kind == "GIF" else 2)
+
+
+def test_of_very_many_pages_only_so_many_are_counted(monkeypatch) -> None:
+    monkeypatch.setattr(decoding, "_MOST_PAGES", 4)
+    first, others = Image.fromarray(photo()), [Image.new("RGB", (5, 9))] * 6
+    result = decode(encoded(first, "TIFF", save_all=True, append_images=others))
+    assert result.frames == 4
+    assert np.array_equal(pixels(result), photo())
+
+
+def test_a_jpeg_that_goes_over_its_pixels_again_and_again_is_refused() -> None:
+    """75 bytes for a scan make the decoder go over 49 million pixels once more."""
+    whole = encoded(Image.new("L", (64, 64), 128), "JPEG", progressive=True)
+    scan = whole[whole.rindex(b"\xff\xda") : -2]
+    assert pixels(decode(whole[:-2] + scan * 40 + b"\xff\xd9")).shape == (64, 64, 3)
+    with pytest.raises(DataError, match="again and again; wanted at most 50 scans"):
+        decode(whole[:-2] + scan * 50 + b"\xff\xd9")
+
+
+def test_too_many_pixels_are_an_error_of_their_own() -> None:
+    with pytest.raises(TooManyPixels, match="36 x 24 pixels; wanted at most 100"):
+        decode(encoded(Image.fromarray(photo()), "PNG"), policy=DecodePolicy(max_pixels=100))

@@ -11,7 +11,7 @@ from PIL import Image
 from tests.data.pictures import encoded, photo
 
 from vitrail.data.decoding.decode import open_image, orientation
-from vitrail.data.decoding.jpeg import JpegHeader, read_jpeg_header
+from vitrail.data.decoding.jpeg import JpegHeader, count_scans, read_jpeg_header
 
 PICTURE = Image.fromarray(photo(24, 36))
 XMP = b"http://ns.adobe.com/xap/1.0/\0"
@@ -230,3 +230,22 @@ def test_a_damaged_file_is_refused_or_has_the_size_that_pillow_reads(changes) ->
         return
     if header is not None:
         assert (header.width, header.height) == opened.size
+
+
+def test_scans_are_counted_wherever_other_markers_hide() -> None:
+    plain, progressive = jpeg(), jpeg(progressive=True)
+    assert count_scans(plain, 50) == 1
+    scans = count_scans(progressive, 50)
+    assert scans == progressive.count(SCAN) > 5
+    assert count_scans(progressive, 3) == 4, "and no further than asked for"
+    # A film behind a photo, as telephones keep it, and a small picture within its EXIF are no scans of it.
+    assert count_scans(plain + plain * 60, 50) == 1
+    assert count_scans(before(FRAME, segment(0xE1, b"Exif" + plain), plain), 50) == 1
+    # Nor does an end within a comment end it.
+    last = progressive.rindex(SCAN)
+    assert count_scans(progressive[:last] + segment(0xFE, b"\xff\xd9") + progressive[last:], 50) == scans
+
+
+@given(st.binary(max_size=200))
+def test_scans_of_any_bytes_are_counted(junk) -> None:
+    assert 0 <= count_scans(START + b"\xff" + junk, 50) <= 51

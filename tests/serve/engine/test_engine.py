@@ -78,7 +78,8 @@ class Counted:
         self.restarts += 1
 
 
-def test_it_answers_what_the_network_answers_alone_and_in_batches(source) -> None:
+def test_it_answers_what_the_network_answers_alone_and_in_batches(source, monkeypatch) -> None:
+    monkeypatch.setenv("VITRAIL_TOKEN", "a-secret-of-the-server")
     photos = [photo(seed, (12 + seed, 20)) for seed in range(20)]
     # Not by a Predictor here: onnxruntime stays out of the process that runs the tests.
     expected = [logits_of(0, body) for body in photos]
@@ -89,6 +90,7 @@ def test_it_answers_what_the_network_answers_alone_and_in_batches(source) -> Non
             assert (engine.state, engine.facts["generation"]) == ("ready", 1)
             assert engine.facts["backend"].startswith("onnxruntime")
             pid = engine._worker.pid
+            assert b"a-secret" not in Path(f"/proc/{pid}/environ").read_bytes(), "where strangers' files are decoded"
             assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text(), "an exported file needs no torch"
             single = [await ask(engine, body, logits=True) for body in photos[:3]]
             together = await asyncio.gather(*(ask(engine, body, logits=True) for body in photos))
@@ -96,9 +98,14 @@ def test_it_answers_what_the_network_answers_alone_and_in_batches(source) -> Non
             missing = await ask(engine, b"", kind="filters")
             bad = await ask(engine, b"<svg xmlns=''/>")
             large = await ask(engine, b"\0" * (engine.config.max_bytes + 1))
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
                 os.kill(pid, number)
             assert (await ask(engine)).status == 200, "Ctrl-C is not for workers"
+            # A batch is told of after its answers.
+            for _ in range(100):
+                if sum(seen.sizes) == 25:
+                    break
+                await asyncio.sleep(0.05)
         assert not lives(pid)
         return single, together, embedded, missing, bad, large, seen
 
@@ -231,7 +238,7 @@ def test_a_swap_under_load_loses_nothing(source) -> None:
             swapping = asyncio.create_task(engine.swap())
             await asyncio.sleep(0)
             assert engine.state == "swapping"
-            await swapping
+            assert await swapping
             assert (engine.state, engine.facts["generation"]) == ("ready", 2)
             count = len(found)
             await until(lambda: len(found) > count + 30)
@@ -251,7 +258,7 @@ def test_a_new_model_that_cannot_be_read_leaves_the_old_one(source, caplog) -> N
     async def scenario():
         async with running(source) as engine:
             source.write_bytes(b"this is no model")
-            await engine.swap()
+            assert not await engine.swap()
             assert engine.state == "ready"
             assert (engine.facts["generation"], engine.failure[1]) == (1, 3)
             assert json.loads((await ask(engine)).body)["generation"] == 1
@@ -263,6 +270,52 @@ def test_a_new_model_that_cannot_be_read_leaves_the_old_one(source, caplog) -> N
 
     asyncio.run(scenario())
     assert "the old one goes on" in caplog.text
+
+
+def test_a_swap_whose_process_is_killed_is_none(source) -> None:
+    async def scenario():
+        async with running(source) as engine:
+            swapping = asyncio.create_task(engine.swap())
+            await until(lambda: len(engine._workers) == 2)
+            [new] = engine._workers - {engine._worker}
+            new.kill()
+            assert await swapping is False
+            assert json.loads((await ask(engine)).body)["generation"] == 1
+            # What came to nothing has had its number; no two models have the same.
+            assert await engine.swap()
+            assert json.loads((await ask(engine)).body)["generation"] == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_swap_while_the_first_model_is_loaded_is_not_forgotten(source) -> None:
+    after = logits_of(1, photo())
+
+    async def scenario():
+        engine = Engine(ServeConfig(source=str(source)))
+        await engine.start()
+        shutil.copy(EXPORTED[1], source)  # The first worker may have read the old file already.
+        assert await engine.swap()
+        assert await engine.wait_ready(PATIENCE)
+        found = json.loads((await ask(engine, logits=True)).body)
+        await engine.stop()
+        return found
+
+    found = asyncio.run(scenario())
+    assert found["generation"] == 2
+    assert np.abs(np.array(found["logits"]) - after).max() < 1e-4
+
+
+def test_a_process_that_dies_before_it_is_ready_is_known_at_once(source) -> None:
+    async def scenario():
+        engine = Engine(ServeConfig(source=str(source)))
+        await engine.start()
+        [first] = engine._workers
+        first.kill()
+        assert not await engine.wait_ready(PATIENCE)
+        await engine.stop()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.slow

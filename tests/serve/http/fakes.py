@@ -29,6 +29,7 @@ FACTS: dict[str, Any] = {
     "channels": 3,
     "image_size": [224, 224],
     "patch_size": [16, 16],
+    "stem": None,
     "grid": [14, 14],
     "tokens": 197,
     "prefix_tokens": 1,
@@ -102,8 +103,9 @@ class FakeEngine:
         record = {"top": TOP, "frames": 1, "generation": self.facts["generation"], "bytes": len(job.body)}
         return self.reply or Reply(200, "application/json", {}, json.dumps(record).encode())
 
-    async def swap(self) -> None:
+    async def swap(self) -> bool:
         self.facts = {**self.facts, "generation": self.facts["generation"] + 1}
+        return True
 
     async def stop(self) -> None:
         self.state = "stopped"

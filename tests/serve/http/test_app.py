@@ -287,3 +287,13 @@ def test_class_names_are_data() -> None:
             assert answer.headers["content-type"] == "application/json"
 
     asyncio.run(run())
+
+
+def test_a_class_name_that_is_no_text_is_told_all_the_same() -> None:
+    async def run() -> None:
+        async with serving() as server:
+            server.engine.facts["labels"] = ["cat \ud800", "고양이"]
+            answer = await server.ask("GET", "/v1/model")
+            assert (answer.status, answer.json["labels"]) == (200, ["cat \ud800", "고양이"])
+
+    asyncio.run(run())

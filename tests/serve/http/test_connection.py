@@ -52,6 +52,52 @@ def test_a_long_head_is_refused(line) -> None:
     asyncio.run(run())
 
 
+def test_a_long_head_that_comes_at_once_is_refused_too() -> None:
+    async def run() -> None:
+        async with serving() as server:
+            for lines in (b"X-Long: " + b"a" * 32_768 + b"\r\n", b"a: b\r\n" * 20_000):
+                client = await server.connect()
+                client.writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + lines + b"\r\n")
+                answer = await client.answer()
+                assert (answer.status, answer.code) == (431, "long_head")
+                assert await client.is_closed()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"".join(b"x%d: y\r\n" % number for number in range(5000)), b"x: " + b"a" * 50_000, b"3;" + b"a" * 50_000],
+)
+def test_what_chunks_bring_beside_the_body_has_a_limit(endless) -> None:
+    """300 MB of trailers made 3.5 GB of headers."""
+
+    async def run() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            client.writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+            await asyncio.sleep(0.05)
+            client.writer.write(endless if endless.startswith(b"3;") else b"0\r\n" + endless)
+            answer = await client.answer()
+            assert (answer.status, answer.code) == (431, "long_head")
+            assert not server.engine.jobs
+            assert (await server.ask("POST", "/v1/predictions", b"image")).status == 200
+
+    asyncio.run(run())
+
+
+def test_a_body_of_many_small_chunks_is_no_long_head() -> None:
+    async def run() -> None:
+        async with serving() as server:
+            client = await server.connect()
+            client.writer.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 30_000)
+            client.writer.write(b"0\r\nx: a trailer\r\n\r\n")
+            assert (await client.answer()).status == 200
+            assert server.engine.jobs[0].body == b"a" * 30_000
+
+    asyncio.run(run())
+
+
 def test_a_slow_head_is_given_up(monkeypatch) -> None:
     monkeypatch.setattr(connection, "_HEAD_SECONDS", 0.2)
 
@@ -150,6 +196,13 @@ def test_an_old_client_is_answered_and_left() -> None:
             assert await client.is_closed()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "most"), [(1024, 960), (256, 192), (65, 1), (10, 1), (2**20, 1000), (-1, 1000)]
+)
+def test_connections_leave_descriptors_for_processes(descriptors, most) -> None:
+    assert connection.most_connections(descriptors) == most
 
 
 def test_more_connections_than_allowed_are_told_to_come_again(monkeypatch) -> None:

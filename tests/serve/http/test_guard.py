@@ -74,6 +74,9 @@ def test_with_the_token_all_is_answered_and_without_it_the_page_and_health() -> 
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site"},
         {"Origin": "http://127.0.0.1.evil.example"},
+        {"Origin": "http://["},
+        {"Origin": "127.0.0.1"},
+        {"Origin": ""},
     ],
 )
 def test_a_page_of_another_site_cannot_ask(headers) -> None:

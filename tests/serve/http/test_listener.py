@@ -6,7 +6,7 @@ import pytest
 from tests.serve.http.fakes import serving
 
 from vitrail.serve.engine import Reply
-from vitrail.serve.http import connection
+from vitrail.serve.http import connection, listener
 from vitrail.serve.http.listener import Listener
 
 
@@ -105,5 +105,28 @@ def test_a_client_that_does_not_read_is_not_kept_for_ever(monkeypatch) -> None:
                 if server.engine.jobs and not server.listener._state.connections:
                     break
             assert not server.listener._state.connections
+
+    asyncio.run(run())
+
+
+def test_clients_that_do_not_read_do_not_fill_the_memory(monkeypatch) -> None:
+    monkeypatch.setattr(listener, "_MOST_UNREAD", 40 * 2**20)
+
+    async def run() -> None:
+        async with serving() as server:
+            server.engine.reply = Reply(200, "application/octet-stream", {}, bytes(24 * 2**20))
+            clients = [await server.connect() for _ in range(4)]
+            for client in clients:
+                client.writer.transport.pause_reading()
+                client.writer.write(
+                    b"POST /v1/attention?layer=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
+                )
+            connections = server.listener._state.connections
+            for _ in range(60):
+                await asyncio.sleep(0.1)
+                if server.engine.answered == 4 and sum(one.unread for one in connections) <= 40 * 2**20:
+                    break
+            assert 1 <= len(connections) <= 2
+            assert (await server.ask("GET", "/healthz")).status == 200
 
     asyncio.run(run())

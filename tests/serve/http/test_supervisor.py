@@ -27,6 +27,13 @@ def wait_for(condition, seconds: float = 10) -> bool:
     return False
 
 
+def is_ready(server) -> bool:
+    try:
+        return server.get("/readyz")["ready"]
+    except OSError:
+        return False
+
+
 async def under_load(server, signals: list[tuple[signal.Signals, str]], clients: int = 8):
     """Send signals one after the other while clients ask, each when the one before has been obeyed."""
     load = Load(server.port, clients)
@@ -153,6 +160,43 @@ def test_a_restart_that_fails_leaves_the_old_one_serving(tmp_path) -> None:
         server.signal(signal.SIGHUP)
         assert server.has_logged("has taken over")
         assert wait_for(lambda: len(server.children()) == 1 and server.children() != children)
+
+
+def test_two_restarts_asked_for_in_one_moment_leave_one_process(tmp_path) -> None:
+    with started(tmp_path, "fake", "--drain", "0.2") as server:
+        server.wait_ready()
+        # Not even a process can be started between them.
+        server.signal(signal.SIGHUP)
+        time.sleep(0.001)
+        server.signal(signal.SIGHUP)
+        assert server.has_logged("has taken over")
+        assert wait_for(lambda: len(server.children()) == 1), "one that nobody knows of any more would stay"
+        assert server.get("/readyz") == {"ready": True}
+
+
+def test_a_restart_asked_for_during_one_that_fails_is_made(tmp_path) -> None:
+    with started(tmp_path, str(tmp_path / "model"), "--drain", "0.2") as server:
+        server.wait_ready()
+        (tmp_path / "model.unreadable").touch()
+        server.signal(signal.SIGHUP)
+        assert server.has_logged("starting a new server process")
+        server.signal(signal.SIGHUP)
+        assert server.has_logged("did not start; the old one goes on", 2)
+        (tmp_path / "model.unreadable").unlink()
+        server.signal(signal.SIGHUP)
+        assert server.has_logged("has taken over")
+
+
+@pytest.mark.slow
+def test_a_server_that_has_served_is_started_again_until_its_model_is_back(tmp_path) -> None:
+    with started(tmp_path, str(tmp_path / "model"), "--drain", "0") as server:
+        [child] = server.wait_ready().children()
+        (tmp_path / "model.unreadable").touch()
+        os.kill(child, signal.SIGKILL)
+        assert server.has_logged("unreadable: this is no model. Name another; another is started", 3)
+        (tmp_path / "model.unreadable").unlink()
+        assert wait_for(lambda: is_ready(server), 20)
+        assert server.process.poll() is None
 
 
 def test_many_restarts_asked_for_at_once_are_few(tmp_path) -> None:

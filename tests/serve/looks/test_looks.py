@@ -14,6 +14,7 @@ from tests.serve.looks.served import EXPORTED, LABELS, logits_of, model_folder, 
 
 import vitrail
 from vitrail import inspect
+from vitrail.config import ConvLayerConfig, ConvStemConfig
 from vitrail.config.serve import ServeConfig
 from vitrail.errors import DataError, UsageError
 from vitrail.predict import Predictor
@@ -212,6 +213,16 @@ def test_the_facts_of_a_transformer(loaded) -> None:
     assert loaded.network.parameters() == sum(parameter.numel() for parameter in network().parameters())
 
 
+def test_what_reads_the_image_before_it_is_cut_is_told(tmp_path, loaded) -> None:
+    stem = ConvStemConfig(layers=(ConvLayerConfig(channels=8), ConvLayerConfig(channels=12)))
+    folder = model_folder(tmp_path / "stem", patch_size=1, backbone=stem)
+    facts = load(ServeConfig(source=str(folder), backend="torch")).facts
+    assert facts["network"].startswith("ViT behind 2 convolutions, 2 layers")
+    assert facts["stem"] == {"convolutions": 2, "map": [4, 4, 12], "patch_size": [1, 1]}
+    assert (facts["kind"], facts["patch_size"], facts["grid"]) == ("vit", [4, 4], [4, 4])
+    assert loaded.facts["stem"] is None
+
+
 def test_a_named_network_has_its_name_and_size(tmp_path) -> None:
     model = vitrail.create_model("vit-test")
     model.preprocessing = network().preprocessing
@@ -302,3 +313,7 @@ print(json.dumps([found["logits"], seen["top"], covered["top"], loaded.facts["ca
     assert seen == covered
     assert [name for name, there in can.items() if there] == ["predictions", "embeddings", "occlusion"]
     assert not has_torch
+
+
+def test_where_torch_computes_the_network_is_loaded_once(loaded) -> None:
+    assert loaded.network() is loaded.predictor.backend.network

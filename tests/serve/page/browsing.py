@@ -11,13 +11,15 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
-from vitrail.config import Preprocessing, VitConfig
-from vitrail.models import VisionTransformer
+from vitrail.config import BitConfig, Preprocessing, VitConfig
+from vitrail.models import BitResNet, Classifier, VisionTransformer
 from vitrail.weights import save_model
 
 CHROMIUM = shutil.which("chromium")
@@ -42,6 +44,19 @@ def small_network(folder: Path, *, seed: int = 0, **changes: object) -> Path:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.25)
+    return _saved(model, folder)
+
+
+def small_convolutions(folder: Path) -> Path:
+    """A ResNet as large as tests need, whose grid has 3 x 3 cells; the last ones reach beyond its 94 pixels."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = BitResNet(BitConfig(blocks=(1, 1, 1, 1), width=32, num_classes=len(LABELS), image_size=(94, 94)))
+        torch.nn.init.normal_(model.head.weight, std=0.5)
+    return _saved(model, folder)
+
+
+def _saved(model: Classifier, folder: Path) -> Path:
     model.labels = LABELS[: model.config.num_classes]
     channels = model.config.channels
     model.preprocessing = Preprocessing(mean=(0.5,) * channels, std=(0.5,) * channels, interpolation="bilinear")
@@ -96,3 +111,61 @@ def wait_ready(address: str, seconds: float = 60) -> None:
             pass
         time.sleep(0.05)
     raise AssertionError("the server did not get ready")
+
+
+def give(page, image: Path) -> None:
+    page.set_input_files("#file", image)
+    seen(page)
+
+
+def seen(page, side: str = "a") -> None:
+    page.locator(f"#canvas-{side}[data-pending=false]:not([hidden])").wait_for()
+
+
+def view(page, name: str) -> None:
+    page.click(f"#tab-{name}")
+    page.locator(f"#panel[data-view={name}]").wait_for()
+
+
+def shown(page, side: str = "a") -> np.ndarray:
+    """The numbers of the heat map in the window."""
+    canvas = page.locator(f"#canvas-{side}[data-values]")
+    canvas.wait_for()
+    return np.array(json.loads(canvas.get_attribute("data-values")))
+
+
+def slide(page, name: str, value: int) -> None:
+    page.locator(f"#{name}").evaluate(
+        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }", value
+    )
+
+
+def at_patch(page, patch: int, grid: tuple[int, int] = (4, 4), side: str = "a") -> tuple[float, float]:
+    box = page.locator(f"#canvas-{side}").bounding_box()
+    row, column = divmod(patch, grid[1])
+    return box["x"] + (column + 0.5) * box["width"] / grid[1], box["y"] + (row + 0.5) * box["height"] / grid[0]
+
+
+@contextmanager
+def opened_page(browser, address: str, image: Path, **options) -> Iterator[SimpleNamespace]:
+    """A page with an image, every word of its console, and every address that it asked."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-US", **options})
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    page.locator("#tabs [role=tab]").first.wait_for()
+    give(page, image)
+    yield SimpleNamespace(page=page, said=said, asked=asked)
+    context.close()
+
+
+def barriers(page) -> list[tuple[str, str]]:
+    """What axe-core finds serious on the page as it is."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]

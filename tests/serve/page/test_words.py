@@ -24,7 +24,7 @@ def test_both_languages_say_the_same_things() -> None:
 def test_korean_is_korean() -> None:
     same = {name for name, text in words("ko").items() if not re.search("[가-힣]", text)}
     # Names of file formats, and a number with its range.
-    assert same == {"savePicture", "saveNumbers", "layerOf", "headOf"}
+    assert same == {"savePicture", "saveNumbers", "layerOf"}
 
 
 def test_every_name_that_is_asked_for_is_there() -> None:

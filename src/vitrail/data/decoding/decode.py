@@ -14,7 +14,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,14 +22,18 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vitrail.config.decoding import FORMATS, DecodePolicy
+from vitrail.data.decoding.jpeg import count_scans
 from vitrail.data.sources.source import Encoded
-from vitrail.errors import DataError
+from vitrail.errors import DataError, TooManyPixels
 
 Mode = Literal["RGB", "L"]
 DEFAULT_POLICY = DecodePolicy()
 
 # Pillow opens an MPO as the JPEG it begins with.
 _OPENED = tuple(name for name in FORMATS if name != "MPO")
+# What is cheap to write and dear to read: encoders make a dozen scans, and nobody needs to know of more pages.
+_MOST_SCANS, _MOST_PAGES = 50, 1000
+_JPEGS = ("JPEG", "MPO")
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -53,6 +57,7 @@ class Decoded:
     image: Image.Image
     format: str
     frames: int = 1
+    """Of an animation or a file of several pages; the pages of a TIFF are counted up to 1,000."""
 
 
 def decode(
@@ -75,7 +80,7 @@ def decode_opened(
     """The same for an image that Pillow has opened or made; it is not changed."""
     check_size(image.height, image.width, where=where, policy=policy)
     with _named(image.format or "image", where, policy):
-        frames = int(getattr(image, "n_frames", 1))
+        frames = _frames(image)
         image.load()
         upright = _turned(_in_mode(image, mode, policy, where), orientation(image))
     return Decoded(upright, str(image.format), frames)
@@ -93,6 +98,10 @@ def open_image(encoded: bytes, *, where: str = "image", policy: DecodePolicy = D
             wanted = f"an image ({', '.join(_OPENED)})"
             raise DataError(f"the content is {_kind(encoded)}", wanted=wanted, where=where) from None
     check_size(image.height, image.width, where=where, policy=policy)
+    if image.format in _JPEGS and count_scans(encoded, _MOST_SCANS) > _MOST_SCANS:
+        raise DataError(
+            "the JPEG makes its decoder begin again and again", wanted=f"at most {_MOST_SCANS} scans", where=where
+        )
     return image
 
 
@@ -125,6 +134,19 @@ def pixels(decoded: Decoded) -> np.ndarray:
     """The image as uint8 (height, width, channels)."""
     array = np.asarray(decoded.image)
     return array[:, :, None] if array.ndim == 2 else array
+
+
+def _frames(image: Image.Image) -> int:
+    """How many frames a file has; a TIFF is a chain of pages, each slow to find, and is followed for so long only."""
+    if image.format != "TIFF":
+        return int(getattr(image, "n_frames", 1))
+    shown, pages = image.tell(), 1
+    with suppress(EOFError):
+        while pages < _MOST_PAGES:
+            image.seek(pages)
+            pages += 1
+    image.seek(shown)
+    return pages
 
 
 def _turned(image: Image.Image, number: int) -> Image.Image:
@@ -200,8 +222,8 @@ def _named(kind: str, where: str, policy: DecodePolicy) -> Iterator[None]:
         raise _damaged(kind, error, where) from None
 
 
-def _too_large(came: str, policy: DecodePolicy, where: str) -> DataError:
-    return DataError(f"the header says {came}", wanted=f"at most {policy.max_pixels:,} (max_pixels)", where=where)
+def _too_large(came: str, policy: DecodePolicy, where: str) -> TooManyPixels:
+    return TooManyPixels(f"the header says {came}", wanted=f"at most {policy.max_pixels:,} (max_pixels)", where=where)
 
 
 def _damaged(kind: str, error: BaseException, where: str) -> DataError:

@@ -1,5 +1,6 @@
-"""What the header of a JPEG says, read without a decoder: enough to choose a crop and a decoder before decoding."""
+"""What the markers of a JPEG say, read without a decoder: enough to choose a crop and a decoder before decoding."""
 
+import re
 from dataclasses import dataclass
 
 _START = b"\xff\xd8\xff"
@@ -7,7 +8,9 @@ _FRAMES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xC
 _USUAL_FRAMES = {0xC0, 0xC1, 0xC2}
 _ALONE = {0x01, *range(0xD0, 0xD8)}
 _MISPLACED = {0x00, 0xD8, 0xD9}
-_SCAN = 0xDA
+_SCAN, _END = 0xDA, 0xD9
+# Between scans: what is no stuffed byte, no restart and no filling.
+_NEXT_SEGMENT = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
 _EXIF_OR_XMP = 0xE1
 _ADOBE = 0xEE
 
@@ -54,6 +57,18 @@ def read_jpeg_header(encoded: bytes) -> JpegHeader | None:
         may_turn=any(marker == _EXIF_OR_XMP and _may_turn(body) for marker, body in segments),
         has_adobe=any(marker == _ADOBE and body.startswith(b"Adobe") for marker, body in segments),
     )
+
+
+def count_scans(encoded: bytes, at_most: int) -> int:
+    """How often the decoder will go over all pixels; counting stops above `at_most`."""
+    place, scans = 2, 0
+    while scans <= at_most and (found := _NEXT_SEGMENT.search(encoded, place)):
+        marker, place = encoded[found.end() - 1], found.end()
+        if marker == _END:
+            break
+        scans += marker == _SCAN
+        place += int.from_bytes(encoded[place : place + 2], "big")
+    return scans
 
 
 def _may_turn(body: bytes) -> bool:

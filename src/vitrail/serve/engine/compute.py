@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import DataError, UsageError, VitrailError
+from vitrail.errors import DataError, TooManyPixels, UsageError, VitrailError
 from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.board import Board, Task
 from vitrail.serve.engine.watch import Watch
@@ -166,8 +166,7 @@ def tell(message: str) -> None:
 
 
 def _unreadable(error: DataError) -> Reply:
-    # The one refusal that is about size and not about content.
-    if error.wanted.endswith("(max_pixels)"):
+    if isinstance(error, TooManyPixels):
         return error_reply(413, "too_large", str(error))
     return error_reply(400, "unreadable_image", str(error))
 

@@ -25,7 +25,7 @@ class Engine:
     """Answers questions about images with a model that lives in another process."""
 
     def __init__(self, config: ServeConfig, generation: int = 0) -> None:
-        """Models are counted on from `generation`."""
+        """Processes that load the model are counted on from `generation`; no two of them have the same number."""
         self.config = config
         self.observe: Observer = Nobody()
         """Who counts; set it before the start."""
@@ -58,7 +58,7 @@ class Engine:
         await self._started.wait()
 
     async def wait_ready(self, timeout: float) -> bool:
-        """Wait until the first model is loaded; False at once where `failure` says that it cannot be."""
+        """Wait until the first model is loaded; False at once where its process could not load it."""
         try:
             await asyncio.wait_for(self._settled.wait(), timeout)
         except TimeoutError:
@@ -92,19 +92,21 @@ class Engine:
         finally:
             self._tell_waiting()
 
-    async def swap(self) -> None:
-        """Read the model anew in a second worker, which then takes over; one that cannot be read changes nothing."""
+    async def swap(self) -> bool:
+        """Read the model anew in a second worker, which then takes over; one that cannot be read changes nothing.
+
+        Says whether that is done.
+        """
         async with self._swap:
-            if self._living() is None:
-                return  # Whatever takes its place reads the model anew.
             worker = await self._launched()
             if worker is None or not await worker.is_ready():
-                await self._give_up(worker, "the new model is not served, the old one goes on")
-                return
+                await self._give_up(worker, "the new model is not served")
+                return False
             old = self._worker
             self._use(worker)
             if old is not None:
                 self._spawn(self._let_go(old))
+            return True
 
     async def stop(self) -> None:
         """End every process; who still waits is told."""
@@ -119,14 +121,15 @@ class Engine:
         """See to it that there is a worker, with growing pauses where it does not last."""
         pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
         while True:
-            worker = await self._launched()
-            self._started.set()
-            is_ready = worker is not None and await worker.is_ready()
-            if worker is not None and is_ready and self._living() is None:
-                self._use(worker)
-            else:
-                await self._give_up(worker, "the model cannot be loaded")
-            if self._living() is not None or self.failure is not None:
+            if self._living() is None:
+                worker = await self._launched()
+                self._started.set()
+                is_ready = worker is not None and await worker.is_ready()
+                # A swap may have brought another meanwhile.
+                if worker is not None and is_ready and self._living() is None:
+                    self._use(worker)
+                else:
+                    await self._give_up(worker, "the model cannot be loaded")
                 self._settled.set()
             began = loop.time()
             while (living := self._living()) is not None:
@@ -143,8 +146,9 @@ class Engine:
     async def _launched(self) -> WorkerProcess | None:
         """A process that loads the next generation, or none where the system gives us none."""
         worker = WorkerProcess(self.config, self._told)
+        self._generation += 1
         try:
-            await worker.launch(self._generation + 1)
+            await worker.launch(self._generation)
         except OSError as error:
             _log.error("no process can be started: %s", error)
             return None
@@ -154,7 +158,6 @@ class Engine:
     def _use(self, worker: WorkerProcess) -> None:
         """From now on questions go to this one."""
         self._worker, self.facts, self.failure = worker, worker.facts, None
-        self._generation += 1
         self._rooms["images"].expect(float(worker.hello["seconds"]))
         self._rooms["looks"].expect(float(worker.hello["look_seconds"]))
 
@@ -163,9 +166,9 @@ class Engine:
             return
         if worker.failure is not None:
             self.failure = worker.failure
-        if worker.is_gone:
+        if worker.is_gone and not self._is_stopped:
             reason = worker.failure[0] if worker.failure else "its process ended before it was ready"
-            _log.error("%s: %s", what, reason)
+            _log.error("%s%s: %s", what, ", the old one goes on" if self._living() else "", reason)
         await self._let_go(worker)
 
     async def _let_go(self, worker: WorkerProcess) -> None:

@@ -28,6 +28,8 @@ _RETRY = 1.0
 # Threads of torch that wait for each other by spinning slow a busy machine down tenfold; and what decoders free goes
 # back to the system instead of to a store of each thread.
 _QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "2"}
+# Nothing that the process in which strangers' files are decoded has to know.
+_TOKEN = "VITRAIL_TOKEN"
 
 _log = logging.getLogger("vitrail.serve.engine")
 
@@ -63,7 +65,7 @@ class WorkerProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 # Out of the terminal's reach.
                 start_new_session=True,
-                env=_QUIET_THREADS | os.environ,
+                env=_QUIET_THREADS | {name: value for name, value in os.environ.items() if name != _TOKEN},
             )
             self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         except BaseException:
@@ -72,7 +74,6 @@ class WorkerProcess:
         finally:
             theirs.close()
         self._started = asyncio.get_running_loop().time()
-        # The token is nothing that the worker has to know.
         self._send({"config": to_json(self._config) | {"token": None}, "generation": generation})
         self._reading, self._watching = asyncio.create_task(self._read()), asyncio.create_task(self._watch())
 

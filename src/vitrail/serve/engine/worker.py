@@ -129,7 +129,7 @@ def _show_warning(message: Any, category: type[Warning], *_rest: Any) -> None:
 def main() -> None:
     """Serve the socket whose number is the only argument."""
     # Ctrl-C in a terminal, or a service that is stopped, reaches every process; the server alone decides when we end.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     warnings.showwarning = _show_warning
     connection = socket.socket(fileno=int(sys.argv[1]))

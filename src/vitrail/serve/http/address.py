@@ -21,7 +21,7 @@ def listen(config: ServeConfig) -> socket.socket:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"the host {config.host!r} is not known ({reason})", wanted="an address of this computer"
-        ) from (None)
+        ) from None
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -33,7 +33,7 @@ def listen(config: ServeConfig) -> socket.socket:
     return listening
 
 
-def page_url(config: ServeConfig, listening: socket.socket) -> str:
+def page_url(listening: socket.socket) -> str:
     """Where a browser on this computer finds the page."""
     host, port = listening.getsockname()[:2]
     address = ipaddress.ip_address(host.partition("%")[0])

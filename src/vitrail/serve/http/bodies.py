@@ -10,7 +10,8 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from vitrail.config.serve import ServeConfig
-from vitrail.serve.http.problems import Gone, Problem, busy
+from vitrail.serve.engine import Refused
+from vitrail.serve.http.problems import Gone, Problem
 
 # So many of the largest uploads may be in memory together.
 _LARGEST_TOGETHER = 4
@@ -37,7 +38,7 @@ class Memory:
     def take(self, count: int) -> None:
         """Some more bytes, if they are there."""
         if count > self._left:
-            raise busy("busy", 1)
+            raise Refused("busy", 1.0)
         self._left -= count
 
 
@@ -91,10 +92,8 @@ def _is_text(headers: Headers) -> bool:
 
 async def _read(headers: Headers, receive: Receive, config: ServeConfig, limit: int, part: Part) -> bytes:
     declared = headers.get("content-length", "")
-    if declared.isdigit():
-        if int(declared) > limit:
-            raise _too_large(f"{int(declared):,}", config.max_bytes)
-        part.grow(int(declared))
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(f"{int(declared):,}", config.max_bytes)
     chunks: list[bytes] = []
     size = 0
     try:
@@ -107,6 +106,7 @@ async def _read(headers: Headers, receive: Receive, config: ServeConfig, limit: 
                 size += len(chunk)
                 if size > limit:
                     raise _too_large(f"more than {config.max_bytes:,}", config.max_bytes)
+                # What has come, and not what is announced: whoever only announces keeps nobody else out.
                 part.grow(size)
                 chunks.append(chunk)
                 if not message.get("more_body"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -15,7 +16,16 @@ _HEAD_SECONDS = 10.0
 _HEAD_BYTES = 32 * 2**10
 _REST_SECONDS = 10.0
 _UNREAD_SECONDS = 30.0
-MOST_CONNECTIONS = 1000
+# Left over for the processes that have to be started, whoever is connected.
+_KEPT_DESCRIPTORS = 64
+
+
+def most_connections(descriptors: int) -> int:
+    """How many may be open where a process may have so many file descriptors; a negative number is no limit."""
+    return 1000 if descriptors < 0 else max(1, min(1000, descriptors - _KEPT_DESCRIPTORS))
+
+
+MOST_CONNECTIONS = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 class Connection(HttpToolsProtocol):
@@ -24,7 +34,8 @@ class Connection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _phase = ""
     _is_in_head = _is_in_body = False
-    _head_bytes = _unread = 0
+    _bare_bytes = _unread = 0
+    """Bytes since the last that belonged to a body: a head, or what chunks bring beside it, such as trailers."""
     _unread_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -39,13 +50,12 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_in_body:
-            self._head_bytes += len(data)
+        self._bare_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._is_in_head and self._head_bytes > _HEAD_BYTES:
-            self._refuse(431, "long_head", f"The head is longer than {_HEAD_BYTES:,} bytes; wanted a shorter one.")
+        if (self._is_in_head or self._is_in_body) and self._bare_bytes > _HEAD_BYTES:
+            self._refuse_long_head()
             return
         self._settle()
 
@@ -54,11 +64,17 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._is_in_head, self._is_in_body, self._head_bytes = False, True, 0
+        if self._is_long():
+            raise ValueError("a long head")  # What ends the parser, which then asks for `send_400_response`.
+        self._is_in_head, self._is_in_body, self._bare_bytes = False, True, 0
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._bare_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
-        self._is_in_body, self._head_bytes = False, 0
+        self._is_in_body, self._bare_bytes = False, 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -67,21 +83,36 @@ class Connection(HttpToolsProtocol):
             self._settle()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP."""
-        self._refuse(400, "bad_request", "The request is no HTTP/1.1 that could be read; wanted one.")
+        """What is no HTTP, or too much of it."""
+        if self._is_in_head and self._is_long():
+            self._refuse_long_head()
+        else:
+            self._refuse(400, "bad_request", "The request is no HTTP/1.1 that could be read; wanted one.")
 
     @property
     def is_idle(self) -> bool:
         """Whether no request is under way."""
         return self._phase in ("", "idle")
 
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that the client has not taken yet."""
+        return self.transport.get_write_buffer_size()
+
     def drop_unread(self, now: float) -> None:
         """End a connection whose client has read nothing of its answer for a while; it would be kept for ever."""
-        left = self.transport.get_write_buffer_size()
+        left = self.unread
         if left == 0 or left != self._unread:
             self._unread, self._unread_since = left, now
         elif now - self._unread_since > _UNREAD_SECONDS:
             self.transport.abort()
+
+    def _is_long(self) -> bool:
+        """Whether a head that came in one piece is too long."""
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > _HEAD_BYTES
+
+    def _refuse_long_head(self) -> None:
+        self._refuse(431, "long_head", f"The head is longer than {_HEAD_BYTES:,} bytes; wanted a shorter one.")
 
     def _settle(self) -> None:
         """Give the connection the time that its phase has; a request that is being answered has its own limits."""
@@ -127,3 +158,13 @@ class Connection(HttpToolsProtocol):
 def idle(connections: set[Any]) -> list[Connection]:
     """Those of the connections on which nothing is under way."""
     return [one for one in cast("set[Connection]", connections) if one.is_idle]
+
+
+def drop_most_unread(connections: set[Any], at_most: int) -> None:
+    """End those that leave the most unread, until all of them together keep no more bytes than this."""
+    largest = sorted(cast("set[Connection]", connections), key=lambda one: one.unread)
+    total = sum(one.unread for one in largest)
+    while total > at_most:
+        one = largest.pop()
+        total -= one.unread
+        one.transport.abort()

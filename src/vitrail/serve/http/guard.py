@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -118,7 +117,8 @@ def ensure_bearer(given: str, token: str) -> None:
 def _ensure_same_site(headers: Headers) -> None:
     """Browsers say which page a request comes from; only our own may make them ask."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    is_ours = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    # Compared as text: what browsers send is `scheme://host`, and anything else is nobody's page.
+    is_ours = origin is None or origin.lower().partition("://")[2] == headers.get("host", "").lower()
     if not is_ours or (site is not None and site not in _SAME_SITE):
         came = f"The page at {origin[:80]!r}" if origin else "A page of another site"
         raise Problem(

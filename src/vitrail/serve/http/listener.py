@@ -10,9 +10,11 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from vitrail.serve.http.connection import KEEP_ALIVE, Connection, idle
+from vitrail.serve.http.connection import KEEP_ALIVE, Connection, drop_most_unread, idle
 
 _AT_ONCE = 64
+# A few of the largest answers.
+_MOST_UNREAD = 256 * 2**20
 _PAUSE = 0.1
 _TICK = 0.02
 
@@ -108,4 +110,5 @@ class Listener:
             self._state.default_headers = [(b"date", formatdate(time.time(), usegmt=True).encode())]
             for connection in list(self._state.connections):
                 cast("Connection", connection).drop_unread(self._loop.time())
+            drop_most_unread(self._state.connections, _MOST_UNREAD)
             await asyncio.sleep(1)

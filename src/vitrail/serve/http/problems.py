@@ -1,9 +1,10 @@
 """Every refusal over HTTP: a status, a code for programs, and one sentence for people."""
 
-import json
 import math
 
 from starlette.responses import Response
+
+from vitrail.runtime.json_text import json_text
 
 
 class Problem(Exception):
@@ -37,7 +38,7 @@ def busy(reason: str, retry_after: float) -> Problem:
 
 def json_answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """An answer for programs; nothing keeps it, because the model may change."""
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    body = json_text(value).encode()
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, media_type="application/json")
 
 

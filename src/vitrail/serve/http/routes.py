@@ -5,8 +5,9 @@ from typing import Any
 
 from vitrail.serve.http.options import Facts, Names, Number, Numbers, Option, Switch
 from vitrail.serve.http.problems import Problem
+from vitrail.serve.looks.kinds import PARTS
+from vitrail.serve.looks.reply import MOST_BYTES
 
-_MOST_ATTENTION = 64 * 2**20
 _FLOAT32 = 4
 _MOST_FILTERS = 4096
 
@@ -48,8 +49,6 @@ def _last_patch(facts: Facts) -> int:
 
 
 _TOP = Number("top_k", "so many of the likeliest classes", 1, _classes, default=5)
-# Each part, and what the network must be able to do for it.
-PARTS = {"seen": None, "rollout": "rollout", "maps": "attention", "lens": "lens", "distance": "distance"}
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(path="/healthz", about="Whether the server runs", gives="Health", is_open=True),
@@ -132,10 +131,10 @@ def ensure_small(kind: str, options: dict[str, Any], facts: Facts) -> None:
     if kind != "attention" or options["query"] is not None:
         return
     size = facts["num_heads"] * facts["tokens"] ** 2 * _FLOAT32
-    if size > _MOST_ATTENTION:
+    if size > MOST_BYTES:
         raise Problem(
             400,
             "too_large",
-            f"The attention of a layer has {size:,} bytes; wanted at most {_MOST_ATTENTION:,}. "
+            f"The attention of a layer has {size:,} bytes; wanted at most {MOST_BYTES:,}. "
             "Ask for one token: add &query=0.",
         )

@@ -49,6 +49,7 @@ SCHEMAS: dict[str, Schema] = {
             "channels": _COUNT,
             "image_size": _SIDES,
             "patch_size": {"type": ["array", "null"], "items": _COUNT},
+            "stem": {"type": ["object", "null"]},
             "grid": _SIDES,
             "tokens": _COUNT,
             "prefix_tokens": _COUNT,

@@ -118,8 +118,7 @@ class _Server:
         self._must_drain.set()
 
     async def _swap(self) -> None:
-        await self._engine.swap()
-        if self._engine.failure is None:
+        if await self._engine.swap():
             _log.info("the model was read again")
 
 

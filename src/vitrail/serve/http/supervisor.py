@@ -51,7 +51,7 @@ class Child:
 
 
 class Supervisor:
-    """Watches children; a child that dies is replaced, and three that cannot even start are the end."""
+    """Watches children; one that dies is replaced, and where the first three cannot even start, that is the end."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Supervisor:
         self._next: Child | None = None
         self._watches: dict[Child, asyncio.Task[None]] = {}
         self._failures, self._pause = 0, _PAUSE
-        self._is_stopping = self._was_ready = self._must_replace = False
+        self._is_stopping = self._was_ready = self._is_replacing = self._must_replace = False
         self._end: asyncio.Future[None]
 
     async def run(self) -> None:
@@ -91,7 +91,7 @@ class Supervisor:
             self._finish()
             return
         self._is_stopping = True
-        _log.info("ending: what is under way is answered first")
+        _log.info("ending: what is under way is answered first; a second signal ends it now")
         self._listening.close()
         for child in self._watches:
             child.leave()
@@ -104,11 +104,12 @@ class Supervisor:
         """Start a child with the code and the model as they are now; it takes over when it is ready."""
         if self._is_stopping:
             return
-        if self._next is not None or self._current is None or self._current.ready_at is None:
+        if self._is_replacing or self._current is None or self._current.ready_at is None:
             # One is starting already, and may have read what has changed since.
             self._must_replace = True
             return
         _log.info("starting a new server process; the old one answers until it is ready")
+        self._is_replacing = True
         self._spawn(self._start_next())
 
     def swap(self) -> None:
@@ -118,23 +119,30 @@ class Supervisor:
                 child.control.tell(do="swap")
 
     async def _start_next(self) -> None:
-        self._next = await self._start(accepts=False)
+        if self._is_stopping:
+            return
+        try:
+            self._next = await self._start(accepts=False)
+        except VitrailError as error:
+            self._is_replacing = False
+            _log.error("the old server process goes on. %s", error)
 
     async def _start(self, *, accepts: bool) -> Child:
         here, there = socket.socketpair()
-        with there:
-            descriptors = (self._listening.fileno(), there.fileno())
+        descriptors = (self._listening.fileno(), there.fileno())
+        try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                self._module,
-                *map(str, descriptors),
+                *(sys.executable, "-P", "-m", self._module, *map(str, descriptors)),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=descriptors,
                 # Ctrl-C in a terminal is for the supervisor, which lets the child finish.
                 start_new_session=True,
             )
+        except OSError as error:
+            here.close()
+            raise _error(f"no process can be started ({error.strerror})", 1) from None
+        finally:
+            there.close()
         child = Child(process, await Control.open(here))
         child.control.tell(config=to_json(self._config), accepts=accepts, logs_access=self._logs_access)
         self._watches[child] = self._spawn(self._watch(child))
@@ -160,13 +168,16 @@ class Supervisor:
         child.ready_at = asyncio.get_running_loop().time()
         self._failures = 0
         if child is self._next:
-            assert self._current is not None
-            self._current.leave()
-            self._current, self._next = child, None
+            if self._current is not None:
+                self._current.leave()
+            self._take_over(child)
             _log.info("the new server process has taken over")
         elif not self._was_ready:
             self._announce(facts)
         self._was_ready = True
+        self._replace_if_asked_meanwhile()
+
+    def _replace_if_asked_meanwhile(self) -> None:
         if self._must_replace:
             self._must_replace = False
             self.replace()
@@ -176,8 +187,9 @@ class Supervisor:
             if not self._watches:
                 self._finish()
         elif child is self._next:
-            self._next = None
+            self._next, self._is_replacing = None, False
             _log.error("the new server process did not start; the old one goes on. %s", _reason(child, code))
+            self._replace_if_asked_meanwhile()
         elif child is self._current:
             self._lost(child, code)
 
@@ -190,20 +202,28 @@ class Supervisor:
         elif now - child.ready_at > _PROVEN:
             self._pause = _PAUSE
         error = child.failure or _error(f"the server process ended at its start ({_how(code)})", 1)
-        if self._failures >= _MOST_FAILURES or (child.is_sure and not self._was_ready):
+        if not self._was_ready and (self._failures >= _MOST_FAILURES or child.is_sure):
             self._finish(error)
         elif self._next is not None:
-            self._current, self._next = self._next, None
-            self._current.control.tell(do="accept")
+            self._next.control.tell(do="accept")
+            self._take_over(self._next)
         else:
             _log.error("%s; another is started in %.1f s", _reason(child, code).rstrip("."), self._pause)
             self._spawn(self._start_again(self._pause))
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
+    def _take_over(self, child: Child) -> None:
+        self._current, self._next, self._is_replacing = child, None, False
+
     async def _start_again(self, pause: float) -> None:
+        """Begin anew after a while; where not even a process can be started, after a longer one again."""
         await asyncio.sleep(pause)
-        if not self._is_stopping:
-            self._current = await self._start(accepts=True)
+        while self._current is None and not self._is_stopping:
+            try:
+                self._current = await self._start(accepts=True)
+            except VitrailError as error:
+                _log.error("%s", error)
+                await asyncio.sleep(_LONGEST_PAUSE)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something meanwhile; what goes wrong with it is the end."""

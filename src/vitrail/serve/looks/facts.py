@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig, times, to_json
+from vitrail.config import BitConfig, ConvStemConfig, ModelConfig, ResNetConfig, VitConfig, times, to_json
 from vitrail.config.serve import ServeConfig
 from vitrail.config.vit import ADDITIVE_POSITIONS
 from vitrail.predict import Predictor
@@ -33,6 +33,7 @@ def model_facts(config: ServeConfig, predictor: Predictor, generation: int, *, h
         "patch_size": list(network.pixels_per_patch) if isinstance(network, VitConfig) else None,
         "grid": list(network.grid),
         "tokens": network.tokens,
+        "stem": _stem(network),
         **_encoder(network),
         "loss": "sigmoid" if described.provenance.get("loss") == "sigmoid" else "softmax",
         "preprocessing": to_json(described.preprocessing),
@@ -61,8 +62,10 @@ def display_name(network: ModelConfig) -> str:
         return found
     if isinstance(network, BitConfig):
         return f"BiT, {' + '.join(map(str, network.blocks))} units, width {network.width}"
-    stem = "hybrid" if _kind(network) == "hybrid" else "ViT"
-    return f"{stem}, {network.depth} layers, width {network.width}, patches of {times(network.pixels_per_patch)}"
+    start = "hybrid" if _kind(network) == "hybrid" else "ViT"
+    if isinstance(network.backbone, ConvStemConfig):
+        start += f" behind {len(network.backbone.layers)} convolutions"
+    return f"{start}, {network.depth} layers, width {network.width}, patches of {times(network.pixels_per_patch)}"
 
 
 def _shape(network: ModelConfig) -> tuple[Any, ...]:
@@ -73,6 +76,18 @@ def _kind(network: ModelConfig) -> str:
     if isinstance(network, BitConfig):
         return "bit"
     return "hybrid" if isinstance(network.backbone, ResNetConfig) else "vit"
+
+
+def _stem(network: ModelConfig) -> dict[str, Any] | None:
+    """What reads the image before it is cut into patches: its map is cut, not the image (3.1, hybrids)."""
+    if isinstance(network, BitConfig) or network.backbone is None:
+        return None
+    convolutions = len(network.backbone.layers) if isinstance(network.backbone, ConvStemConfig) else None
+    return {
+        "convolutions": convolutions,
+        "map": [*network.feature_size, network.backbone.channels],
+        "patch_size": list(network.patch_size),
+    }
 
 
 def _known_parameters(network: ModelConfig) -> int | None:

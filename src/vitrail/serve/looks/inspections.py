@@ -11,6 +11,7 @@ from PIL import Image
 from vitrail.errors import UsageError, choose
 from vitrail.predict.predictor import Prepared
 from vitrail.serve.looks.answers import top, top_k
+from vitrail.serve.looks.kinds import PARTS
 from vitrail.serve.looks.loaded import Loaded
 from vitrail.serve.looks.numbers import as_numbers
 from vitrail.serve.looks.reply import NotAvailable
@@ -20,14 +21,10 @@ if TYPE_CHECKING:
 
     from vitrail.models import Classifier
 
-PARTS = ("seen", "rollout", "maps", "lens", "distance")
-# The fact that says whether a part can be had; what was seen always can.
-_NEEDS = {"rollout": "rollout", "maps": "attention", "lens": "lens", "distance": "distance"}
-
 
 def inspection(loaded: Loaded, options: dict[str, Any], image: Prepared) -> dict[str, Any]:
     """The parts that were asked for, and the answer of the network beside them."""
-    parts = _parts(loaded, options.get("parts", PARTS))
+    parts = _parts(loaded, options.get("parts", tuple(PARTS)))
     count = top_k(options)
     found: dict[str, Any] = {}
     if "seen" in parts:
@@ -45,7 +42,7 @@ def _parts(loaded: Loaded, asked: Sequence[str]) -> list[str]:
     if isinstance(asked, str) or not asked:
         raise UsageError(f"the parts are {asked!r}", wanted=f"some of {', '.join(PARTS)}")
     parts = [choose("part", part, PARTS) for part in asked]
-    missing = [part for part in parts if part in _NEEDS and not loaded.facts["can"][_NEEDS[part]]]
+    missing = [part for part in parts if (need := PARTS[part]) is not None and not loaded.facts["can"][need]]
     if missing:
         raise NotAvailable(
             f"{loaded.facts['network']} on {loaded.facts['backend']} has no {' and no '.join(missing)}",

@@ -78,12 +78,12 @@ def load(config: ServeConfig, generation: int = 1) -> Loaded:
         batch_size=config.batch_size,
         images=_MANY_IMAGES,
     )
-    network = None if is_exported(config.source) else Network(lambda: _load_network(config))
+    network = None if is_exported(config.source) else Network(lambda: predictor.backend.network or _read(config))
     facts = model_facts(config, predictor, generation, has_network=network is not None)
     return Loaded(predictor, network, facts, config.max_pixels)
 
 
-def _load_network(config: ServeConfig) -> "Classifier":
+def _read(config: ServeConfig) -> "Classifier":
     from vitrail.runtime.device import find_device
     from vitrail.weights.load import load_model
 

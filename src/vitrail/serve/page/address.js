@@ -43,7 +43,7 @@ function read(views) {
 }
 
 function write() {
-  const said = new URLSearchParams({ view: state.view, layer: state.layer, head: state.head, token: state.token });
+  const said = new URLSearchParams({ view: state.view, layer: state.layer, head: state.head, token: state.pinned ? state.token : "read" });
   if (state.covered.length) said.set("cover", state.covered.join(","));
   if (state.view === "equations") said.set("step", state.step);
   if (state.view === "compare") said.set("by", state.compareBy);

@@ -1,24 +1,26 @@
 // The answer as bars, and beside them what it was before something was covered.
 
 import { find, make, percent } from "./dom.js";
-import { state, subscribe } from "./state.js";
+import { noticing, state, subscribe } from "./state.js";
 import { className, say } from "./words.js";
 
 let told = null;
 
 export function startBars() {
   const place = find("answer");
-  let shown = null;
+  const isNew = noticing();
   subscribe(() => {
     const image = state.images.a;
     const covers = state.view === "cover" && image?.cover?.top ? image.cover : null;
-    const key = `${image?.id}|${Boolean(image?.top)}|${image?.pending}|${image?.cover?.key}|${image?.cover?.pending}|${state.view === "cover"}|${state.language}`;
-    if (key === shown) return;
-    shown = key;
+    place.classList.toggle("waiting", Boolean(image) && isOutOfDate(image));
+    if (!isNew(image, image?.top, image?.pending, image?.error, image?.cover, image?.cover?.top, state.view, state.language)) return;
     showBars(place, image, covers);
     tell(image, covers);
   });
 }
+
+// With the server gone, what is shown may be the answer to what was drawn before.
+const isOutOfDate = (image) => state.connection.kind === "gone" && (state.drawing || image.pending);
 
 // Rows are kept and moved, so that a bar grows or shrinks before the eyes of the reader.
 export function showBars(place, image, covered = null) {
@@ -40,6 +42,7 @@ export function showBars(place, image, covered = null) {
   rows.forEach((entry, place_) => {
     const row = list.children[place_] ?? list.appendChild(emptyRow(Boolean(covered)));
     fill(row, entry, now);
+    row.classList.toggle("best", entry.index === (covered ?? image).top[0].index);
   });
 }
 

@@ -2,8 +2,9 @@
 
 import { colour } from "./colours.js";
 import { make } from "./dom.js";
+import { Legend, numberUnder } from "./legend.js";
 import { strongest } from "./rows.js";
-import { change, shownToken, state, subscribe } from "./state.js";
+import { cellSize, change, shownToken, state, subscribe } from "./state.js";
 import { say, tokenName } from "./words.js";
 import { overlayOf, presentView } from "./views.js";
 
@@ -13,12 +14,14 @@ export class Glass {
   constructor(holder, side) {
     this.side = side;
     this.canvas = make("canvas", { class: "glass", id: `canvas-${side}`, tabIndex: 0, role: "application" });
-    this.empty = make("p", { class: "empty" });
-    this.legend = make("div", { class: "legend" });
+    this.invitation = make("span");
+    this.hint = make("span", { class: "hint" });
+    this.empty = make("p", { class: "empty" }, this.invitation, this.hint);
+    this.legend = new Legend();
     this.frame = make("div", { class: "frame" }, this.canvas, this.empty);
     holder.dataset.side = side;
     holder.classList.add("window");
-    holder.replaceChildren(this.frame, this.legend);
+    holder.replaceChildren(this.frame, this.legend.row);
     this.cursor = 0;
     this.painting = null;
     this.listen();
@@ -128,22 +131,24 @@ export class Glass {
     const { image, canvas, frame } = this;
     const [height, width] = state.model.image_size;
     frame.style.aspectRatio = `${width} / ${height}`;
-    if (this.side === "a") document.body.classList.toggle("has-image", Boolean(image));
     frame.classList.toggle("waiting", Boolean(image?.pending));
     canvas.hidden = !image?.seen;
     this.empty.hidden = Boolean(image?.seen);
-    this.empty.textContent = image?.error ?? (image ? say("reading") : say(this.side === "a" ? "emptyGlass" : "emptySecond"));
+    this.invitation.textContent = this.words();
+    this.hint.hidden = Boolean(image) || this.side !== "a";
+    this.hint.textContent = say("dropHint");
     this.empty.classList.toggle("error", Boolean(image?.error));
     // Where patches are painted over, a finger paints and does not scroll.
     canvas.style.touchAction = this.isCovering ? "none" : "manipulation";
     canvas.dataset.pending = String(Boolean(image?.pending));
+    canvas.dataset.image = String(image?.id);
     const overlay = image?.seen ? overlayOf(image) : null;
-    this.showLegend(overlay);
+    this.legend.show(overlay, Boolean(image?.seen));
     if (!image?.seen) {
       delete canvas.dataset.values;
       return;
     }
-    canvas.setAttribute("aria-label", say(presentView().covers ? "glassCover" : "glassLabel", { name: image.name }));
+    canvas.setAttribute("aria-label", say(presentView().covers ? "glassCover" : state.model.can.attention ? "glassLabel" : "glassPlain", { name: image.name }));
     if (overlay?.values) canvas.dataset.values = `[${Array.from(overlay.values).join(",")}]`;
     else delete canvas.dataset.values;
     this.paint(overlay);
@@ -158,31 +163,26 @@ export class Glass {
     if (canvas.width !== across || canvas.height !== down) [canvas.width, canvas.height] = [across, down];
     paintGlass(canvas.getContext("2d"), across, down, ratio, this.image, overlay, {
       isMain: this.side === "a",
-      hover: presentView().covers ? state.hover : null,
+      hover: presentView().covers || presentView().points ? state.hover : null,
       token: presentView().tokens ? shownToken() : null,
     });
   }
 
-  showLegend(overlay) {
-    const { legend } = this;
-    // Where a map is on its way its legend has its place already.
-    legend.hidden = !presentView().overlay || !this.image?.seen;
-    legend.classList.toggle("coming", !overlay?.values);
-    if (!overlay?.values) return;
-    const digits = overlay.scale === "signed" ? (value) => value.toFixed(2).replace("-", "−") : (value) => `${(100 * value).toFixed(value < 0.1 ? 2 : 1)} %`;
-    legend.replaceChildren(
-      make("span", { class: "from", textContent: digits(overlay.low) }),
-      make("span", { class: `ramp ${overlay.scale}`, "aria-hidden": "true" }),
-      make("span", { class: "to", textContent: digits(overlay.high) }),
-      make("span", { class: "what", textContent: overlay.words }),
-    );
+  // What stands in the window while there is no image in it.
+  words() {
+    const { image } = this;
+    if (image?.error) return say(image.isUnreadable ? "unreadable" : "failed", { name: image.name, reason: image.error });
+    if (image) return say("reading");
+    if (this.side === "b") return say("emptySecond");
+    return say(state.drawing ? "emptyDrawn" : "emptyGlass");
   }
 }
 
 // The share of the image that whole patches cover; what does not fill one is dropped.
 function covering() {
-  const { patch_size: patch, grid, image_size: size } = state.model;
-  return patch ? [(patch[1] * grid[1]) / size[1], (patch[0] * grid[0]) / size[0]] : [1, 1];
+  const { grid, image_size: size } = state.model;
+  const [height, width] = cellSize();
+  return [(width * grid[1]) / size[1], (height * grid[0]) / size[0]];
 }
 
 export function paintGlass(context, across, down, ratio, image, overlay, { isMain, hover, token }) {
@@ -292,15 +292,23 @@ export function tellToken(live) {
   let said = "";
   let timer = 0;
   subscribe(() => {
-    if (state.hover === null || !state.images.a?.seen || !presentView().tokens) return;
+    const view = presentView();
+    if (!state.images.a?.seen || !(view.tokens || view.points)) return;
     clearTimeout(timer);
+    // What was let go is no longer said.
+    if (state.hover === null && !said) return;
     timer = setTimeout(() => {
-      if (state.hover === null) return;
-      const overlay = overlayOf(state.images.a);
-      const best = overlay?.values ? strongest(overlay.values, 1)[0] : null;
-      const words = best === null ? tokenName(shownToken())
-        : say("looksMost", { token: tokenName(shownToken()), other: tokenName(best.patch + state.model.prefix_tokens), share: (100 * best.value).toFixed(1) });
-      if (words !== said) live.textContent = said = words;
+      const words = state.hover === null ? "" : wordsUnder(overlayOf(state.images.a));
+      if (words !== said) live.textContent = (said = words) || tokenName(shownToken());
     }, 250);
   });
+}
+
+function wordsUnder(overlay) {
+  const under = numberUnder(overlay);
+  if (under !== null) return under;
+  // How alike positions are is no looking.
+  const best = overlay?.scale === "heat" ? strongest(overlay.values, 1)[0] : null;
+  if (best === null) return tokenName(shownToken());
+  return say("looksMost", { token: tokenName(shownToken()), other: tokenName(best.patch + state.model.prefix_tokens), share: (100 * best.value).toFixed(1) });
 }

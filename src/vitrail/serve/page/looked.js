@@ -36,7 +36,7 @@ export async function look(side, blob, name, note = null, keep = false) {
     tell({ pending: false });
   } catch (error) {
     if (signal.aborted) return;
-    tell({ pending: false, error: error.message });
+    tell({ pending: false, error: error.message, isUnreadable: error.code === "unreadable_image" });
   }
 }
 
@@ -68,7 +68,7 @@ export function wantedParts() {
 // The row of attention of one token in one layer: (heads, tokens), or null while it is on its way.
 export function attentionRow(image, layer, token) {
   // A drawing under the pen is gone before its attention is there.
-  if (image.isQuick) return null;
+  if (image.isQuick || !state.model.can.attention) return null;
   const { tokens, num_heads: heads } = state.model;
   const whole = heads * tokens * tokens * 4 <= WHOLE_BYTES;
   const key = whole ? `${layer}` : `${layer}:${token}`;

@@ -4,7 +4,7 @@ import { intoRange, startAddress } from "./address.js";
 import { askJson, hooks } from "./api.js";
 import { startBars } from "./bars.js";
 import { startConnection } from "./connection.js";
-import { find } from "./dom.js";
+import { find, make } from "./dom.js";
 import { Glass, tellToken } from "./glass.js";
 import { startIntake } from "./intake.js";
 import { startKeeping } from "./keeping.js";
@@ -76,10 +76,13 @@ function lookAgain() {
 function showModel() {
   const { model } = state;
   if (!model) return;
+  document.body.classList.add("ready");
   document.title = `${model.name} · vitrail`;
   find("model-name").textContent = model.name;
   // A network without a name of its own is described, layers and all.
   const isDescribed = model.network.includes("layers");
-  const facts = [model.network, model.parameters && say("parameters", { n: number(model.parameters) }), model.depth && !isDescribed && say("factsShape", { layers: model.depth, heads: model.num_heads }), say("factsClasses", { n: number(model.num_classes) }), model.backend];
-  find("model-facts").textContent = facts.filter(Boolean).join(" · ");
+  const patch = model.patch_size?.join(" × ");
+  const network = isDescribed ? say("network", { layers: model.depth, width: model.width, patch, convolutions: model.stem?.convolutions }) : model.network;
+  const facts = [network, model.parameters && say("parameters", { n: number(model.parameters) }), model.depth && !isDescribed && say("factsShape", { layers: model.depth, heads: model.num_heads }), say("factsClasses", { n: number(model.num_classes) })];
+  find("model-facts").replaceChildren(facts.filter(Boolean).join(" · "), make("span", { class: "backend", textContent: ` · ${model.backend}` }));
 }

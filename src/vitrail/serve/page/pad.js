@@ -16,6 +16,7 @@ let strokes = [];
 let colours = [];
 let colour = COLOURS[0];
 let canvas = null;
+let invitation = null;
 let busy = false;
 let wanted = false;
 let quickEnough = true;
@@ -29,6 +30,8 @@ export function startPad() {
 function show() {
   find("draw").setAttribute("aria-pressed", String(state.drawing));
   find("pad-holder").hidden = !state.drawing;
+  // Who draws here needs no file.
+  find("choose").classList.toggle("main", !state.drawing);
   find("pair").classList.toggle("drawing", state.drawing);
   const key = `${state.language}${state.model?.channels}`;
   if (!state.drawing || !state.model || key === shownFor) return;
@@ -38,6 +41,7 @@ function show() {
 }
 
 const isInk = () => state.model.channels === 1;
+const isDigits = () => state.model.labels?.join("") === "0123456789";
 
 function build() {
   canvas = make("canvas", {
@@ -47,6 +51,7 @@ function build() {
   canvas.addEventListener("pointerdown", begin);
   canvas.addEventListener("pointermove", go);
   for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, end);
+  invitation = make("span", { class: "invitation", "aria-hidden": "true", textContent: say(isInk() && isDigits() ? "drawDigit" : "drawHere") });
   const buttons = make(
     "div",
     { class: "row small" },
@@ -54,7 +59,7 @@ function build() {
     make("button", { type: "button", id: "pad-undo", textContent: say("undo"), onclick: undo }),
     isInk() ? examples() : pens(),
   );
-  find("pad-holder").replaceChildren(canvas, buttons);
+  find("pad-holder").replaceChildren(make("div", { class: "sheet" }, canvas, invitation), buttons);
 }
 
 // Strokes of our own hand, for those who cannot draw here, and to begin with.
@@ -142,6 +147,7 @@ function undo() {
 }
 
 function paint() {
+  invitation.hidden = strokes.length > 0;
   const context = canvas.getContext("2d");
   context.fillStyle = isInk() ? "#000" : "#fff";
   context.fillRect(0, 0, SIDE, SIDE);

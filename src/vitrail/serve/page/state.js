@@ -38,6 +38,30 @@ export function change(parts) {
   });
 }
 
+// Whether any of the values is another than at the last call: what is shown is made again only then. Values are compared
+// themselves, because an image under the pen has all its parts at once, and then gets others.
+export function noticing() {
+  let last = null;
+  return (...now) => {
+    const isNew = last === null || now.some((value, place) => value !== last[place]);
+    last = now;
+    return isNew;
+  };
+}
+
+// Pixels of the image, down and across, that a cell of the grid stands for; the last ones of a BiT may reach beyond it.
+export function cellSize() {
+  const { patch_size: patch, grid, image_size: size } = state.model;
+  return patch ?? size.map((side, place) => Math.ceil(side / grid[place]));
+}
+
+// The numbers that E makes a token of: pixels, or what convolutions before it found.
+export function tokenNumbers() {
+  const { stem, channels } = state.model;
+  const [height, width] = stem?.patch_size ?? cellSize();
+  return height * width * (stem?.map[2] ?? channels);
+}
+
 // The token that is looked from: a pinned one stays, otherwise the one under the pointer.
 export function shownToken() {
   return state.pinned || state.hover === null ? state.token : state.hover;

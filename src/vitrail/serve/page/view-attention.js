@@ -15,7 +15,9 @@ export const attention = { name: "attention", tokens: true, can: (model) => mode
 export function attentionOverlay(image) {
   const found = looking(image, state.layer, state.head, shownToken());
   if (!found) return null;
-  const words = say("whereLooks", { token: tokenName(shownToken()), layer: state.layer, head: state.head < 0 ? say("meanHead") : say("headN", { n: state.head }) });
+  // Where no class token looks, all patches do.
+  const isAll = shownToken() === "read" && !state.model.class_token;
+  const words = say(isAll ? "whereAllLook" : "whereLooks", { token: tokenName(shownToken()), layer: state.layer, head: state.head < 0 ? say("meanHead") : say("headN", { n: state.head }) });
   return { ...asShares(found.patches, words), prefix: found.prefix };
 }
 
@@ -30,7 +32,7 @@ function mount(panel) {
     ...opening("attention", { heads: state.model.num_heads, layers: state.model.depth }),
     parts.empty,
     make("div", { class: "controls" }, parts.read.row, parts.layer.row, parts.head.row, parts.mix.row),
-    make("h3", { textContent: say("allHeads") }), make("p", { class: "quiet", textContent: say("allHeadsLead") }), parts.grid.table,
+    make("h3", { textContent: say("allHeads") }), make("p", { class: "quiet", textContent: say(state.model.class_token ? "allHeadsLead" : "allHeadsLeadMean") }), parts.grid.table,
     make("h3", { textContent: say("looksMostAt") }), parts.most, parts.prefix,
     parts.table.details,
     caution(say("notProof")),

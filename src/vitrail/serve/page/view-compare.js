@@ -8,7 +8,7 @@ import { Glass } from "./glass.js";
 import { chooseFor } from "./intake.js";
 import { features, look } from "./looked.js";
 import { headSlider, layerSlider, opening, readButton } from "./panel.js";
-import { change, state } from "./state.js";
+import { change, noticing, state } from "./state.js";
 import { className, say } from "./words.js";
 
 let parts = null;
@@ -30,7 +30,7 @@ function data() {
 
 function mount(panel) {
   const { can } = state.model;
-  parts = { holder: make("div", {}), bars: make("div", { class: "answer", id: "answer-b" }), said: make("p", { class: "said", id: "compare-said" }), table: make("div", {}), controls: [], shown: null };
+  parts = { holder: make("div", {}), bars: make("div", { class: "answer", id: "answer-b" }), said: make("p", { class: "said", id: "compare-said" }), table: make("div", {}), controls: [], isNew: noticing() };
   // The window is made once: it listens to the state for as long as the page is open.
   if (glass) parts.holder = glass.frame.parentElement;
   else glass = new Glass(parts.holder, "b");
@@ -48,7 +48,7 @@ function mount(panel) {
     sliders.append(...parts.controls.map((control) => control.row));
   }
   parts.sliders = sliders;
-  panel.append(...opening("compare"), row, by, parts.holder, parts.bars, parts.said, parts.table, sliders);
+  panel.append(...opening(can.attention ? "compare" : "compareAnswers"), row, by, make("div", { class: "second" }, parts.holder, parts.bars), parts.said, parts.table, sliders);
 }
 
 function update() {
@@ -56,9 +56,7 @@ function update() {
   for (const button of parts.by.children) button.setAttribute("aria-pressed", String(button.id === `by-${state.compareBy}`));
   parts.sliders.hidden = state.compareBy === "rollout";
   const { a, b } = state.images;
-  const key = `${a?.id}|${b?.id}|${Boolean(a?.top)}|${Boolean(b?.top)}|${b?.pending}`;
-  if (key !== parts.shown) {
-    parts.shown = key;
+  if (parts.isNew(a?.top, a?.name, b, b?.top, b?.pending)) {
     showBars(parts.bars, b);
     parts.table.replaceChildren(...(a?.top && b?.top ? [together(a, b)] : []));
   }
@@ -83,7 +81,7 @@ function together(a, b) {
     const entry = image.top.find((one) => one.index === index);
     return entry ? percent(entry.probability) : "–";
   };
-  const head = make("tr", {}, ...[say("class"), a.name, b.name].map((words) => make("th", { scope: "col", textContent: words })));
+  const head = make("tr", {}, ...[say("class"), say("firstImage", { name: a.name }), say("secondImage", { name: b.name })].map((words) => make("th", { scope: "col", textContent: words })));
   const rows = [...classes.values()].map((entry) => make("tr", {}, make("th", { scope: "row", textContent: className(entry) }), make("td", { textContent: of(a, entry.index) }), make("td", { textContent: of(b, entry.index) })));
   return make("table", { class: "plain" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }

@@ -5,7 +5,7 @@ import { cover as ask } from "./looked.js";
 import { needsImage, opening } from "./panel.js";
 import { strongest } from "./rows.js";
 import { change, state } from "./state.js";
-import { className, say } from "./words.js";
+import { className, number, say } from "./words.js";
 
 let parts = null;
 
@@ -20,23 +20,24 @@ export const cover = {
 
 function mount(panel) {
   parts = { count: make("p", { class: "said", id: "cover-said" }), empty: needsImage() };
-  const share = () => Math.max(1, Math.round(0.1 * state.model.grid[0] * state.model.grid[1]));
+  const of = state.model.grid[0] * state.model.grid[1];
+  const share = Math.max(1, Math.round(0.1 * of));
   const button = (id, words, act) => make("button", { type: "button", id, textContent: words, onclick: act });
   const suggestions = [];
   if (state.model.can.rollout) {
-    suggestions.push(button("cover-seen", say("coverSeen"), () => {
+    suggestions.push(button("cover-seen", say("coverSeen", { n: number(share), of: number(of) }), () => {
       const values = state.images.a?.rollout?.flat();
-      if (values) set(strongest(values, share()).map(({ patch }) => patch));
+      if (values) set(strongest(values, share).map(({ patch }) => patch));
     }));
   }
-  suggestions.push(button("cover-random", say("coverRandom"), () => set(atRandom(share()))));
+  suggestions.push(button("cover-random", say(state.model.can.rollout ? "coverRandom" : "coverSome", { n: number(share), of: number(of) }), () => set(atRandom(share))));
   panel.append(
     ...opening("cover"), parts.empty,
     make("div", { class: "row" }, ...suggestions, button("uncover", say("uncover"), () => set([]))),
     parts.count,
     make("p", { class: "quiet", textContent: say("coverHow") }),
     make("h3", { textContent: say("coverTry") }),
-    make("ul", {}, ...["coverTry1", "coverTry2", "coverTry3"].map((name) => make("li", { textContent: say(name) }))),
+    make("ul", {}, ...["coverTry1", "coverTry2", ...(state.model.can.rollout ? ["coverTry3"] : [])].map((name) => make("li", { textContent: say(name) }))),
   );
 }
 

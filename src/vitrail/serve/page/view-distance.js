@@ -2,7 +2,7 @@
 
 import { drawn, make } from "./dom.js";
 import { needsImage, numbersTable, opening, range } from "./panel.js";
-import { change, state } from "./state.js";
+import { change, noticing, state } from "./state.js";
 import { say } from "./words.js";
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [560, 340, 46, 14, 16, 40];
@@ -12,7 +12,7 @@ let parts = null;
 export const distance = { name: "distance", can: (model) => model.can.distance, mount, update, data: (image) => ({ distance: image.distance, uniform: uniform() }), picture: () => parts?.plot.querySelector("svg") };
 
 function mount(panel) {
-  parts = { plot: make("div", { class: "plot", id: "distance" }), table: numbersTable("distance-table"), empty: needsImage(), said: make("p", { class: "said" }), shown: null };
+  parts = { plot: make("div", { class: "plot", id: "distance" }), table: numbersTable("distance-table"), empty: needsImage(), said: make("p", { class: "said", id: "distance-said" }), isNew: noticing() };
   panel.append(...opening("distance"), parts.empty, parts.plot, parts.said, parts.table.details, make("p", { class: "quiet", textContent: say("distanceNote") }));
 }
 
@@ -20,10 +20,8 @@ function update() {
   const image = state.images.a;
   parts.empty.hidden = Boolean(image?.seen);
   const found = image?.distance ?? null;
-  const key = `${image?.id}|${Boolean(found)}|${state.layer}|${state.head}`;
   parts.table.update(found, found, range(state.model.num_heads ?? 0).map((n) => say("headN", { n })), range(state.model.depth ?? 0).map((n) => say("layerN", { n })), (value) => value.toFixed(2));
-  if (parts.shown === key) return;
-  parts.shown = key;
+  if (!parts.isNew(found, state.layer, state.head)) return;
   parts.plot.replaceChildren(...(found ? [plot(found)] : []));
   const here = found?.[state.layer];
   parts.said.textContent = here ? say("distanceSaid", { layer: state.layer, least: Math.min(...here).toFixed(1), most: Math.max(...here).toFixed(1) }) : "";

@@ -3,7 +3,7 @@
 import { equationOf } from "./equation-terms.js";
 import { make, percent } from "./dom.js";
 import { looking, strongest } from "./rows.js";
-import { change, shownToken, state } from "./state.js";
+import { change, shownToken, state, tokenNumbers } from "./state.js";
 import { className, number, say, tokenName } from "./words.js";
 
 let parts = null;
@@ -12,11 +12,12 @@ let parts = null;
 function steps() {
   const { model } = state;
   const n = model.grid[0] * model.grid[1];
-  const [h, w] = model.patch_size;
   const t = model.tokens;
+  const cut = [n, tokenNumbers()];
+  const image = [...model.image_size, model.channels];
   const found = [
-    { name: "cut", equation: 1, term: "patch", from: [...model.image_size, model.channels], to: model.kind === "hybrid" ? null : [n, h * w * model.channels], code: "models/embedding.py" },
-    { name: "project", equation: 1, term: "project", from: model.kind === "hybrid" ? [n] : [n, h * w * model.channels], to: [n, model.width], code: "models/embedding.py" },
+    { name: "cut", equation: 1, term: "patch", from: image, ...(model.stem ? { to: model.stem.map, back: cut } : { to: cut }), code: "models/embedding.py" },
+    { name: "project", equation: 1, term: "project", from: cut, to: [n, model.width], code: "models/embedding.py" },
     { name: model.class_token ? "class" : "noClass", equation: 1, term: "class", from: [n, model.width], to: [t, model.width], code: "models/embedding.py" },
     { name: "position", equation: 1, term: "position", from: [t, model.width], to: [t, model.width], code: "models/positions.py" },
     { name: "heads", equation: 2, term: "attention", from: [t, model.width], to: [model.num_heads, t, t], code: "models/attention.py" },
@@ -78,10 +79,10 @@ function update() {
   parts.title.textContent = `${place + 1}. ${say(`step_${step.name}`)}`;
   const { model } = state;
   const values = { tokens: number(model.tokens), dim: number(model.width), heads: model.num_heads, headDim: model.head_dim, mlp: number(model.mlp_width), layers: model.depth, classes: number(model.num_classes), h: model.patch_size[0], w: model.patch_size[1], n: number(model.grid[0] * model.grid[1]) };
-  parts.words.textContent = say(step.name === "read" ? `words_read_${model.pool}` : `words_${step.name}${step.name === "cut" && model.kind === "hybrid" ? "_hybrid" : ""}`, values);
+  parts.words.textContent = say(step.name === "read" ? `words_read_${model.pool}` : `words_${step.name}`, values);
   parts.shapes.replaceChildren(...shapes(step));
   parts.yours.textContent = yours(step);
-  parts.code.textContent = say("inCode", { file: `vitrail/${step.code}` });
+  parts.code.textContent = say("inCode", { file: `src/vitrail/${step.code}` });
   parts.back.disabled = place === 0;
   parts.next.disabled = place === all.length - 1;
   [...parts.dots.children].forEach((dot, one) => dot.setAttribute("aria-current", one === place ? "step" : "false"));
@@ -101,6 +102,7 @@ function yours(step) {
   const name = tokenName(token);
   if (step.name === "cut" || step.name === "project" || step.name === "position") return say("yourToken", { name });
   if (step.name === "heads") {
+    if (!state.model.can.attention) return say("looksUnseen");
     const found = looking(image, state.layer, state.head, token);
     if (!found) return "";
     const best = strongest(found.patches, 1)[0];

@@ -3,7 +3,7 @@
 import { askJson } from "./api.js";
 import { make, percent } from "./dom.js";
 import { opening } from "./panel.js";
-import { change, shownToken, state } from "./state.js";
+import { cellSize, change, shownToken, state, tokenNumbers } from "./state.js";
 import { number, say, tokenName } from "./words.js";
 
 let parts = null;
@@ -22,7 +22,6 @@ export const patches = {
 
 function mount(panel) {
   const { model } = state;
-  const isVit = Boolean(model.patch_size) && model.kind !== "bit";
   const [height, width] = model.image_size;
   parts = {
     close: make("canvas", { class: "close-up", role: "img" }),
@@ -32,20 +31,21 @@ function mount(panel) {
     note: make("p", { class: "quiet" }),
     box: null,
   };
-  const values = isVit
-    ? { height, width, n: number(model.grid[0] * model.grid[1]), h: model.patch_size[0], w: model.patch_size[1], dim: number(model.width) }
-    : { height, width };
+  const [h, w] = cellSize();
   parts.box = make("div", { class: "close", hidden: true }, parts.close, make("div", {}, parts.words, parts.numbers));
   panel.append(
-    ...opening(isVit ? "patches" : "pixels", values),
+    ...opening("patches", { height, width, n: number(model.grid[0] * model.grid[1]), h, w, dim: number(model.width), map: model.stem?.map.map(number).join(" × ") }),
     make("label", { class: "check" }, make("input", {
       type: "checkbox", id: "numbers", checked: state.numbers ?? true,
       onchange: (event) => change({ numbers: event.target.checked ? null : false }),
     }), say("showNumbers")),
     parts.box,
   );
-  if (model.can.filters) panel.append(make("h3", { textContent: say("title_filters") }), make("p", { textContent: say("lead_filters") }), parts.filters, parts.note);
+  if (model.can.filters) panel.append(make("h3", { textContent: say("title_filters") }), make("p", { textContent: say(isFirst() ? "lead_filtersFirst" : "lead_filters") }), parts.filters, parts.note);
 }
+
+// The filters that are shown read pixels: they are those of E, or of the first convolution where there are such.
+const isFirst = () => state.model.kind === "bit" || Boolean(state.model.stem);
 
 function update() {
   const { model, images } = state;
@@ -54,7 +54,7 @@ function update() {
   const seen = images.a?.seen;
   parts.box.hidden = !seen || token === "read" || token < model.prefix_tokens;
   if (parts.box.hidden) return;
-  const [h, w] = model.patch_size ?? [model.image_size[0] / model.grid[0], model.image_size[1] / model.grid[1]];
+  const [h, w] = cellSize();
   const patch = token - model.prefix_tokens;
   const [row, column] = [Math.floor(patch / model.grid[1]), patch % model.grid[1]];
   const { close } = parts;
@@ -63,7 +63,8 @@ function update() {
   context.drawImage(seen, column * w, row * h, w, h, 0, 0, w, h);
   close.setAttribute("aria-label", tokenName(token));
   const count = h * w * model.channels;
-  parts.words.textContent = say(model.kind === "vit" ? "patchNumbers" : "patchArea", { name: tokenName(token), h, w, channels: model.channels, count: number(count), dim: number(model.width) });
+  const pixels = say(model.channels === 1 ? "pixelsGrey" : "pixelsChannels", { h, w, channels: model.channels });
+  parts.words.textContent = say(model.kind === "bit" ? "patchArea" : model.stem ? "patchStem" : "patchNumbers", { name: tokenName(token), h, w, pixels, count: number(tokenNumbers()), dim: number(model.width) });
   const { data } = context.getImageData(0, 0, w, h);
   const first = [];
   for (let place = 0; first.length < 12 && place < data.length; place += 4) {

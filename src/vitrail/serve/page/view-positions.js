@@ -76,20 +76,22 @@ function update() {
   }
 }
 
-// Pixels for each number, so that tiles stay clear when the picture is fitted to the page.
-const LARGER = 3;
+// About as many pixels as the picture has on a sharp screen, so that tiles stay clear when it is fitted to the page.
+const WIDE = 960;
 
 // The picture of the paper: a tile for every patch, with a thin line between them.
 function tiles() {
   const [height, width] = state.model.grid;
   const tile = make("canvas");
-  const [canvas, step] = [parts.all, [LARGER * height + 3, LARGER * width + 3]];
-  [canvas.height, canvas.width] = [height * step[0] - 3, width * step[1] - 3];
+  const larger = Math.max(3, Math.round(WIDE / width ** 2));
+  const gap = Math.max(3, Math.round(WIDE / width / 24));
+  const [canvas, step] = [parts.all, [larger * height + gap, larger * width + gap]];
+  [canvas.height, canvas.width] = [height * step[0] - gap, width * step[1] - gap];
   const context = canvas.getContext("2d");
   context.imageSmoothingEnabled = false;
   for (let place = 0; place < height * width; place += 1) {
     pixels(tile, of(place), state.model.grid, "signed", -1, 1);
-    context.drawImage(tile, (place % width) * step[1], Math.floor(place / width) * step[0], LARGER * width, LARGER * height);
+    context.drawImage(tile, (place % width) * step[1], Math.floor(place / width) * step[0], larger * width, larger * height);
   }
 }
 

@@ -10,6 +10,7 @@ let parts = null;
 
 export const rollout = {
   name: "rollout",
+  points: true,
   can: (model) => model.can.rollout,
   mount,
   update,
@@ -18,7 +19,7 @@ export const rollout = {
 };
 
 export function rolloutOverlay(image) {
-  return image.rollout ? asShares(image.rollout.flat(), say("rolloutWords")) : null;
+  return image.rollout ? { ...asShares(image.rollout.flat(), say("rolloutWords")), isStill: true } : null;
 }
 
 function mount(panel) {

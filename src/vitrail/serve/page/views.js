@@ -14,7 +14,7 @@ import { change, state, subscribe } from "./state.js";
 import { say } from "./words.js";
 
 // Each: name; can(model); mount(panel), update(); overlay(image), data(image), picture() where there are such;
-// tokens: patches are looked from; numbers: patches show theirs; covers: patches are covered.
+// tokens: patches are looked from; points: the patch under the pointer is told its number; numbers: patches show theirs; covers: patches are covered.
 export const VIEWS = [patches, positions, attention, distance, rollout, lens, cover, compare, equations];
 
 export const presentView = () => VIEWS.find((view) => view.name === state.view);
@@ -49,8 +49,7 @@ function show() {
     panel.dataset.view = state.view;
     panel.setAttribute("aria-labelledby", `tab-${state.view}`);
     presentView().mount(panel);
-    const left = missing();
-    if (left) panel.append(make("p", { class: "missing", textContent: left }));
+    tellMissing(panel);
   }
   presentView().update?.();
 }
@@ -80,11 +79,18 @@ function step(event, place) {
   change({ view: there[(to + there.length) % there.length].name });
 }
 
-// What is left out, and why, in one line.
-function missing() {
-  const left = VIEWS.filter((view) => !view.can(state.model)).map((view) => say(`tab_${view.name}`));
-  if (!left.length) return null;
+// What is left out, and why: at the end of a view, but at once where most is left out and this is the first that one sees.
+function tellMissing(panel) {
   const { kind, can } = state.model;
-  const reason = kind === "bit" ? "noAttention" : can.attention ? "noTable" : "exportedFile";
-  return `${say("leftOut", { parts: left.join(", ") })} ${say(reason)}`;
+  const left = VIEWS.filter((view) => !view.can(state.model)).map((view) => say(`tab_${view.name}`));
+  if (!can.filters) left.push(say("filters"));
+  if (!left.length) return;
+  // Without its filters it is not the network that the server has.
+  const reasons = [kind === "bit" && "noAttention", can.attention && !can.positions && "noTable", !can.predictions && "noClasses", !can.filters && "exportedFile"].filter(Boolean);
+  const told = make("p", { class: "missing", textContent: [say("leftOut", { parts: left.join(", ") }), ...reasons.map((reason) => say(reason))].join(" ") });
+  if (can.attention || presentView() !== available()[0]) panel.append(told);
+  else {
+    told.classList.add("first");
+    panel.querySelector(".lead").after(told);
+  }
 }

@@ -7,12 +7,21 @@ import { change, state } from "./state.js";
 const LANGUAGES = { en: english, ko: korean };
 const KEY = "vitrail-language";
 
+// A sentence that would be wrong for another kind of network has one of its own there: title_cover, title_cover_bit;
+// where convolutions stand before the patches, words that end in _stem.
 export function say(name, values = {}) {
-  const words = LANGUAGES[state.language][name] ?? english[name] ?? name;
+  const spoken = LANGUAGES[state.language];
+  const { kind, stem } = state.model ?? {};
+  const words = spoken[`${name}_${kind}`] ?? (stem && spoken[`${name}_stem`]) ?? spoken[name] ?? english[name] ?? name;
   return words.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? String(values[key]) : whole));
 }
 
 export const number = (value) => value.toLocaleString(state.language);
+
+// Tokens, layers and heads are counted from 0, rows and columns are the 1st, the 2nd ...: so one is not taken for the other.
+const ENDINGS = { one: "st", two: "nd", few: "rd", other: "th" };
+const ordinals = new Intl.PluralRules("en", { type: "ordinal" });
+const ordinal = (value) => (state.language === "en" ? `${value}${ENDINGS[ordinals.select(value)]}` : value);
 
 export function className(entry) {
   return entry.label ?? say("classNumber", { index: entry.index });
@@ -23,7 +32,7 @@ export function tokenName(token) {
   if (token === "read") return say(classToken ? "classToken" : "allPatches");
   if (token < prefix) return classToken && token === 0 ? say("classToken") : say("register", { n: token - Number(classToken) + 1 });
   const patch = token - prefix;
-  return say("patchAt", { n: token, row: Math.floor(patch / grid[1]) + 1, column: (patch % grid[1]) + 1 });
+  return say("patchAt", { n: token, row: ordinal(Math.floor(patch / grid[1]) + 1), column: ordinal((patch % grid[1]) + 1) });
 }
 
 export function startLanguage() {
