@@ -8,7 +8,7 @@ import tyro
 
 from vitrail.cli.terminal import console, is_narrow, print_json, short_count, table
 from vitrail.config import TrainConfig, to_json
-from vitrail.recipes import RECIPES, Row, RuleRow, recipe
+from vitrail.recipes import RECIPES, MaskedRow, Row, RuleRow, recipe
 from vitrail.zoo import ZOO
 
 # By the source of a row, in the order of the recipes.
@@ -19,6 +19,7 @@ _GROUPS = {
     "BiT": "Big Transfer",
     "ours": "our own, for small data",
 }
+_WITHOUT_LABELS = "learning without labels"
 
 
 def run(
@@ -96,7 +97,7 @@ def _recipe(row: Row) -> dict:
         length, rates, weight_decay = _length(made.train), made.learning_rates, made.optim.weight_decay
     return {
         "recipe": row.name,
-        "group": _GROUPS[row.source],
+        "group": _WITHOUT_LABELS if isinstance(row, MaskedRow) else _GROUPS[row.source],
         "data": row.data,
         "length": length,
         "learning_rates": list(rates),

@@ -34,13 +34,15 @@ def watching(
     held_out: int = 0,
     test: int = 0,
     history: Iterable[Record] = (),
+    word: str = "accuracy",
 ) -> Iterator[Watcher]:
     """Show a run of `steps` updates, which are `epochs` passes, with so many held-out and test images.
 
     One that goes on starts at step `start`, after `seconds`, and `history` is its log so far.
+    `word` says what the share beside the loss is called.
     """
     out = console()
-    seen = Seen(title, steps, epochs, start=start, seconds=seconds, held_out=held_out, test=test)
+    seen = Seen(title, steps, epochs, start=start, seconds=seconds, held_out=held_out, test=test, word=word)
     seen.remember(history)
     if sys.stdout.isatty() and out.is_interactive:
         with _on_screen(seen, out):
@@ -106,7 +108,7 @@ class Lines:
         if seen.phase in ("evaluating", "testing"):
             fields.append(seen.measuring())
         elif seen.latest is not None:
-            measured = [text.plain for text in numbers(seen.latest)]
+            measured = [text.plain for text in numbers(seen.latest, seen.word)]
             held_out = []
             if evaluated is not None:
                 best = " (best)" if evaluated["is_best"] else ""

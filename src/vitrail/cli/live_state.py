@@ -21,10 +21,19 @@ class Seen:
     """What is known of a run from the records so far."""
 
     def __init__(
-        self, title: str, steps: int, epochs: float, *, start: int, seconds: float, held_out: int, test: int
+        self,
+        title: str,
+        steps: int,
+        epochs: float,
+        *,
+        start: int,
+        seconds: float,
+        held_out: int,
+        test: int,
+        word: str = "accuracy",
     ) -> None:
         self.title, self.steps, self.epochs, self.step = printable(title), steps, epochs, start
-        self.held_out, self.test = held_out, test
+        self.held_out, self.test, self.word = held_out, test, word
         self.phase = "preparing"
         self.images = 0
         self.latest: Record | None = None
@@ -109,7 +118,7 @@ class Seen:
                 self.epochs *= record["steps"] / max(self.steps, 1)
                 self.steps = record["steps"]
             case "done":
-                self.phase, self.outcome = "done", _outcome(record)
+                self.phase, self.outcome = "done", _outcome(record, self.word)
         if (told := sentence(record)) and (event != "skipped" or self.skipped <= _MOST_SKIPS_TOLD):
             self.news.append(told)
         if event in ("evaluated", "rollback", "micro_batch", "length"):
@@ -181,11 +190,13 @@ def clock(seconds: float) -> str:
     return str(timedelta(seconds=max(round(seconds), 0)))
 
 
-def _outcome(record: Record) -> str:
+def _outcome(record: Record, word: str) -> str:
     done, metrics = f"done in {clock(record['seconds'])}", record["metrics"]
     if metrics is None:
         return done
     split = "test" if record["split"] == "test" else "held-out"
+    if word != "accuracy":
+        return f"{done}: {word} {percent(metrics['accuracy'])}, loss {metrics['loss']:.4g} on {split} images"
     return f"{done}: {percent(metrics['accuracy'])} of {metrics['images']:,} {split} images are right"
 
 

@@ -30,7 +30,7 @@ class View:
         lines = [Text(seen.title, style="bold")]
         lines.append(_bar(seen.step, seen.steps, width, options.ascii_only))
         lines += _flow(self._position(), width)
-        lines += _flow(numbers(seen.latest) + self._faults() if seen.latest else [], width)
+        lines += _flow(numbers(seen.latest, seen.word) + self._faults() if seen.latest else [], width)
         lines += _flow(self._held_out(), width)
         has_room = width >= _NARROWEST_FOR_PLOTS and options.size.height >= _LOWEST_FOR_PLOTS
         if has_room and not options.ascii_only:
@@ -63,7 +63,9 @@ class View:
     def _plots(self, width: int) -> list[Text]:
         seen, half = self._seen, (width - 2) // 2
         left = _plot("training loss", seen.losses, seen.steps, half, "yellow", _loss)
-        right = _plot("held-out accuracy", seen.evaluations, seen.steps, half, "green", lambda share: percent(share, 1))
+        right = _plot(
+            f"held-out {seen.word}", seen.evaluations, seen.steps, half, "green", lambda share: percent(share, 1)
+        )
         return [Text.assemble(one, "  ", other) for one, other in zip(left, right, strict=True)]
 
     def _status(self, width: int, ascii_only: bool) -> Text:
@@ -82,12 +84,12 @@ class View:
         return Text.assemble(_bar(seen.images, seen.images_in_all(), width - len(words), ascii_only), words)
 
 
-def numbers(latest: Record) -> list[Text]:
+def numbers(latest: Record, word: str) -> list[Text]:
     """What the last line of the log says, a field each: loss, accuracy, rate, speed, data wait, memory."""
     wait = latest["data_wait"]
     fields = [
         _field("loss", _loss(latest["loss"])),
-        _field("accuracy", percent(latest["accuracy"], 1)),
+        _field(word, percent(latest["accuracy"], 1)),
         _field("rate", f"{latest['learning_rate']:.3g}"),
         Text.assemble((f"{latest['images_per_second']:,.0f}", "bold"), (" images/s", "dim")),
         _field("data wait", percent(wait, 0), "bold yellow" if wait > _SLOW_DATA else "bold"),

@@ -33,7 +33,7 @@ from vitrail.cli.words import (
     refuse_derived,
     with_short_names,
 )
-from vitrail.config import AugmentConfig, DataConfig, OptimConfig, RunConfig, ScheduleConfig, TrainConfig
+from vitrail.config import AugmentConfig, DataConfig, MaskingConfig, OptimConfig, RunConfig, ScheduleConfig, TrainConfig
 from vitrail.config.training import Parallel
 from vitrail.config.values import replace
 from vitrail.data.sources.files import user_path
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model")
 
 _BY_DATA = {"digits": "vit-digits", "mnist": "vit-mnist", "cifar10": "vit-cifar10", "cifar100": "vit-cifar100"}
-_OWN_DATA: dict[str, str] = {recipe: data for data, recipe in _BY_DATA.items()}
+_OWN_DATA: dict[str, str] = {name: row.data for name, row in RECIPES.items() if row.data in _BY_DATA}
 _FOLDER = "vit-folder"
 
 
@@ -106,6 +106,13 @@ class Options(Generic[Model]):
     augment: AugmentConfig = field(default_factory=AugmentConfig)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MaskedOptions(Options[Model]):
+    """Teach a network without labels: part of each image is hidden, and predicted from the rest."""
+
+    masking: MaskingConfig
+
+
 def run_words(words: Sequence[str]) -> None:
     """Run `vitrail train RECIPE --data D ...`, or `vitrail train --resume RUN`."""
     processes, words = split_processes(words)
@@ -129,11 +136,12 @@ def run_words(words: Sequence[str]) -> None:
             f"{chosen.name} is a recipe for fine-tuning",
             fix=f"`vitrail finetune SOURCE --recipe {chosen.name}` uses it.",
         )
+    kind: Any = Options if chosen.masking is None else MaskedOptions
     options = tyro.cli(
-        Options[type(chosen.model)],
+        kind[type(chosen.model)],
         args=rest,
         prog=f"vitrail train {name or '[RECIPE]'}",
-        description=f"{Options.__doc__} {SHORT_NAMES} `vitrail train --resume RUN` goes on with a run, and with "
+        description=f"{kind.__doc__} {SHORT_NAMES} `vitrail train --resume RUN` goes on with a run, and with "
         "--help behind it lists what may then differ.",
         default=_defaults(chosen, rest),
         config=(tyro.conf.AvoidSubcommands,),
@@ -198,6 +206,7 @@ def _config(
         RunConfig(
             recipe=chosen.name,
             model=options.model,
+            masking=options.masking if isinstance(options, MaskedOptions) else None,
             preprocessing=chosen.preprocessing,
             data=options.data,
             augment=options.augment,
@@ -210,7 +219,7 @@ def _config(
                 compile_given=is_given("--train.compile", words),
             ),
         ),
-        num_classes=len(source.classes),
+        num_classes=0 if chosen.masking else len(source.classes),
         image_size=options.image_size,
         keeps_resize=is_given("--augment.resize", words),
     )
@@ -304,11 +313,16 @@ def _defaults(chosen: Recipe, words: list[str]) -> Options:
     schedule = chosen.schedule
     if is_given("--schedule.warmup-steps", words):
         schedule = dataclasses.replace(schedule, warmup_share=0.0)
-    return Options(
-        data=DataConfig(data=_OWN_DATA.get(chosen.name) or tyro.MISSING, held_out=chosen.held_out),
-        model=chosen.model,
-        optim=chosen.optim,
-        schedule=schedule,
-        train=train,
-        augment=chosen.augment,
-    )
+    known: dict[str, Any] = {
+        "data": DataConfig(
+            data=_OWN_DATA.get(chosen.name) or tyro.MISSING,
+            held_out=chosen.held_out,
+            labelled=chosen.masking is None,
+        ),
+        "model": chosen.model,
+        "optim": chosen.optim,
+        "schedule": schedule,
+        "train": train,
+        "augment": chosen.augment,
+    }
+    return Options(**known) if chosen.masking is None else MaskedOptions(**known, masking=chosen.masking)

@@ -36,6 +36,18 @@ _TINY = 300_000
 # Seconds after which people want to know how to wait less.
 _LONG = 600
 _SHORTER = " (less: --time-limit MINUTES, --epochs or --steps)"
+_NEXT = {
+    "predict": ("IMAGES", "what it says about images"),
+    "serve": ("", "the same in a browser, with where it looks"),
+    "evaluate": ("--data FOLDER", "how good it is on others"),
+    "inspect": ("IMAGES", "what it has learnt"),
+    "finetune": ("--data FOLDER", "start another from it"),
+}
+_NEXT_WITHOUT_LABELS = {
+    "finetune": ("--data FOLDER", "teach it your classes"),
+    "fewshot": ("--data FOLDER", "how good its features are"),
+    "inspect": ("IMAGES", "what it has learnt"),
+}
 
 
 @contextmanager
@@ -195,7 +207,7 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
     left = seconds_left(session)
     lines = [
         f"[bold]{escape(config.recipe)}[/] on [bold]{escape(printable(config.data.data))}[/]: {', '.join(counts)}; "
-        f"{len(data.train.classes):,} classes",
+        f"{'no labels' if config.masking else f'{len(data.train.classes):,} classes'}",
         f"{_network(config)}, {short_count(parameters)} parameters"
         + (f", from {escape(config.start)}" if config.start else ""),
         f"{optim.optimizer}, learning rate {optim.lr:g}, batch {train.batch_size}{at_a_time}, {length}, "
@@ -224,9 +236,14 @@ def train_and_report(
     if is_first:
         write_report(folder, outcome.source, outcome.predictions, look_inside=look_inside)
     if not is_quiet:
-        say_result(outcome, folder)
-        say_next(folder)
+        say_result(outcome, folder, _watched(session.config))
+        say_next(folder, is_labelled=session.config.masking is None)
     return outcome
+
+
+def _watched(config: RunConfig) -> str:
+    """What the share beside the loss is called."""
+    return "accuracy" if config.masking is None else config.masking.guessed
 
 
 def _view(session: "Session", folder: RunFolder) -> AbstractContextManager["Watcher"]:
@@ -243,35 +260,30 @@ def _view(session: "Session", folder: RunFolder) -> AbstractContextManager["Watc
         held_out=len(data.held_out) if data.held_out is not None else 0,
         test=len(data.test) if data.test is not None else 0,
         history=list(read_log(folder.log, needs_numbers=True)) if progress.step and folder.log.exists() else (),
+        word=_watched(session.config),
     )
 
 
-def say_result(outcome: "Outcome", folder: RunFolder) -> None:
+def say_result(outcome: "Outcome", folder: RunFolder, word: str = "accuracy") -> None:
     """How good the model is, with what was counted."""
     out = console()
     if outcome.metrics is None:
         out.print("No images were held out and there is no test split, so nothing was measured.")
     else:
         metrics = outcome.metrics
-        right = round(metrics.accuracy * metrics.images)
+        right = f"{round(metrics.accuracy * metrics.images):,} of " if word == "accuracy" else ""
         out.print(
-            f"[bold]{outcome.split.replace('_', '-')} accuracy {100 * metrics.accuracy:.2f} %[/] "
-            f"({right:,} of {metrics.images:,} images), loss {metrics.loss:.4f}"
+            f"[bold]{outcome.split.replace('_', '-')} {word} {100 * metrics.accuracy:.2f} %[/] "
+            f"({right}{metrics.images:,} images), loss {metrics.loss:.4f}"
         )
     model, page = (escape(printable(str(path))) for path in (folder.model, folder.report))
     out.print(f"{model}  the model\n{page}  the page of this run: open it")
 
 
-def say_next(folder: RunFolder) -> None:
+def say_next(folder: RunFolder, *, is_labelled: bool = True) -> None:
     """The next command to type."""
     model = printable(shlex.quote(str(folder.path)))
-    words = {
-        "predict": ("IMAGES", "what it says about images"),
-        "serve": ("", "the same in a browser, with where it looks"),
-        "evaluate": ("--data FOLDER", "how good it is on others"),
-        "inspect": ("IMAGES", "what it has learnt"),
-        "finetune": ("--data FOLDER", "start another from it"),
-    }
+    words = _NEXT if is_labelled else _NEXT_WITHOUT_LABELS
     commands = {f"vitrail {verb} {model} {rest}".rstrip(): why for verb, (rest, why) in words.items()}
     width = max(map(len, commands))
     console().print("Next")

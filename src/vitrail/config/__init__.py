@@ -6,6 +6,7 @@ from vitrail.config.bit import BitConfig
 from vitrail.config.checks import pair, times
 from vitrail.config.data import DataConfig
 from vitrail.config.decoding import DecodePolicy
+from vitrail.config.masking import MaskingConfig
 from vitrail.config.preprocessing import PRESETS, Preprocessing, preset
 from vitrail.config.run import RunConfig
 from vitrail.config.serve import ServeConfig
@@ -24,6 +25,7 @@ __all__ = [
     "ConvStemConfig",
     "DataConfig",
     "DecodePolicy",
+    "MaskingConfig",
     "ModelConfig",
     "OptimConfig",
     "Preprocessing",

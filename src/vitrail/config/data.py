@@ -29,6 +29,8 @@ class DataConfig:
     """Train without files that cannot be read, instead of stopping before the first step."""
     allow_empty: bool = False
     """Take a class folder without images as a class."""
+    labelled: bool = True
+    """Whether images have classes; where they have none, a folder is every image below it."""
     decoder: Decoder = "pillow"
     """Reads JPEGs for training: exactly as evaluation does, or with faster decoders that differ in a level or two."""
     few_shot: str | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from vitrail.config.augment import AugmentConfig
 from vitrail.config.bit import BitConfig
 from vitrail.config.data import DataConfig
+from vitrail.config.masking import MaskingConfig
 from vitrail.config.preprocessing import Preprocessing
 from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.vit import VitConfig
@@ -23,6 +24,8 @@ class RunConfig:
     optim: OptimConfig
     schedule: ScheduleConfig
     train: TrainConfig
+    masking: MaskingConfig | None = None
+    """What is hidden and predicted by a run that learns without labels; none for one that learns from them."""
     start: str | None = None
     """The weights it starts from; none for fresh ones."""
     start_fingerprint: str | None = None

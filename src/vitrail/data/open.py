@@ -23,6 +23,8 @@ class OpenOptions:
     """The classes of a model, by name: labels are mapped onto them."""
     allow_empty: bool = False
     """Take a class folder without images as a class."""
+    labelled: bool = True
+    """Whether a folder is read as class folders, or as images of which nothing is known."""
 
 
 def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | None = None) -> Source:
@@ -62,7 +64,7 @@ def _open_split(data: str, split: str, options: OpenOptions) -> Source:
 
 
 def _open_path(path: Path, split: str, options: OpenOptions) -> Source:
-    from vitrail.data.sources import folder, huggingface, packed, table
+    from vitrail.data.sources import folder, huggingface, loose, packed, table
 
     if path.is_dir():
         if packed.is_packed(path):
@@ -70,6 +72,8 @@ def _open_path(path: Path, split: str, options: OpenOptions) -> Source:
             return packed.open_packed(path, names.get(split, split))
         if huggingface.is_saved(path):
             return huggingface.open_huggingface(str(path), split)
+        if not options.labelled:
+            return loose.open_unlabelled(path, split)
         return folder.open_folder(path, split, allow_empty=options.allow_empty)
     if path.suffix.lower() in (".csv", ".tsv"):
         return table.open_table(path, split)

@@ -3,6 +3,7 @@
 from vitrail.evaluate.classify import Predictions, classify
 from vitrail.evaluate.closed_form import Fewshot, fewshot
 from vitrail.evaluate.evaluation import Evaluation, Measured, evaluate_subject
+from vitrail.evaluate.hidden import guess_hidden
 from vitrail.evaluate.metrics import Metrics, confusion, interval, measure
 from vitrail.evaluate.multilabel import MultiLabelEvaluation
 from vitrail.evaluate.nearest import Nearest, nearest_neighbours
@@ -21,6 +22,7 @@ __all__ = [
     "confusion",
     "evaluate_subject",
     "fewshot",
+    "guess_hidden",
     "interval",
     "linear_probe",
     "measure",

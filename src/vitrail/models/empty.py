@@ -1,6 +1,7 @@
 """A network that is about to get its weights: no memory, and no first weights to be thrown away."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -8,6 +9,8 @@ from torch.overrides import TorchFunctionMode
 from vitrail.config import ModelConfig
 from vitrail.models.classifier import Classifier
 from vitrail.models.create import build
+
+Network = TypeVar("Network", bound=Classifier)
 
 
 class _NoStart(TorchFunctionMode):
@@ -25,5 +28,10 @@ class _NoStart(TorchFunctionMode):
 
 def build_empty(config: ModelConfig) -> Classifier:
     """The network of a config on the meta device."""
+    return empty(lambda: build(config))
+
+
+def empty(make: Callable[[], Network]) -> Network:
+    """Whatever network is made, on the meta device."""
     with torch.device("meta"), _NoStart():
-        return build(config)
+        return make()

@@ -52,7 +52,10 @@ class VisionTransformer(Classifier[VitConfig]):
 
     def embed(self, images: Images) -> Tokens:
         """`z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos` (1)."""
-        patches = self.embedding(images)
+        return self.place(self.embedding(images))
+
+    def place(self, patches: Float[Tensor, "batch patches dim"]) -> Tokens:
+        """Patch embeddings behind class token and registers, positions added: what is left of (1)."""
         prefix = [
             token.expand(patches.shape[0], -1, -1) for token in (self.class_token, self.registers) if token is not None
         ]

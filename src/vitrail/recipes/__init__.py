@@ -2,13 +2,14 @@
 
 from vitrail.recipes.expand import RECIPES, recipe
 from vitrail.recipes.expanded import Recipe
-from vitrail.recipes.rows import AugRegRow, FinetuneRow, PretrainRow, Row, RuleRow, Score, SmallRow
+from vitrail.recipes.rows import AugRegRow, FinetuneRow, MaskedRow, PretrainRow, Row, RuleRow, Score, SmallRow
 from vitrail.recipes.rules import folder_recipe, hyperrule_recipe
 
 __all__ = [
     "RECIPES",
     "AugRegRow",
     "FinetuneRow",
+    "MaskedRow",
     "PretrainRow",
     "Recipe",
     "Row",

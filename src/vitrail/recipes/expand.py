@@ -6,9 +6,9 @@ from typing import cast
 from vitrail.config import BitConfig, ModelConfig, OptimConfig, ScheduleConfig, TrainConfig, VitConfig, preset
 from vitrail.config.training import Decay
 from vitrail.errors import UsageError, choose
-from vitrail.recipes import augmentation, augreg, finetuning, pretraining, rules, small
+from vitrail.recipes import augmentation, augreg, finetuning, masked, pretraining, rules, small
 from vitrail.recipes.expanded import Recipe
-from vitrail.recipes.rows import AugRegRow, FinetuneRow, PretrainRow, Row, SmallRow
+from vitrail.recipes.rows import AugRegRow, FinetuneRow, MaskedRow, PretrainRow, Row, SmallRow
 from vitrail.zoo import zoo_row
 
 _ROWS: tuple[Row, ...] = (
@@ -18,6 +18,7 @@ _ROWS: tuple[Row, ...] = (
     *augreg.FINETUNING,
     rules.HYPERRULE,
     *small.SMALL,
+    *masked.MASKED,
     rules.FOLDER,
 )
 RECIPES: dict[str, Row] = {row.name: row for row in _ROWS}
@@ -38,6 +39,8 @@ def recipe(name: str) -> Recipe:
             return _augreg(row)
         case SmallRow():
             return _small(row)
+        case MaskedRow():
+            return _masked(row)
     raise UsageError(
         f"the recipe {name!r} is a rule that needs {row.needs}",
         fix=f"Type vitrail finetune SOURCE --data D --recipe {name}, or call vitrail.recipes.{row.function}.",
@@ -152,6 +155,42 @@ def _small(row: SmallRow) -> Recipe:
         learning_rates=(row.lr,),
         held_out=row.held_out,
         model=row.model,
+        score=row.score,
+        source=row.source,
+    )
+
+
+def _masked(row: MaskedRow) -> Recipe:
+    return Recipe(
+        name=row.name,
+        data=row.data,
+        image_size=max(row.model.image_size),
+        optim=OptimConfig(
+            optimizer=row.optimizer,
+            lr=row.lr,
+            weight_decay=row.weight_decay,
+            betas=row.betas,
+            momentum=small.MUON_MOMENTUM if row.optimizer == "muon" else OptimConfig.momentum,
+            clip=row.clip,
+        ),
+        schedule=ScheduleConfig(decay="cosine", warmup_steps=row.warmup_steps, warmup_share=row.warmup_share),
+        train=TrainConfig(
+            batch_size=row.batch_size,
+            epochs=row.epochs,
+            steps=row.steps,
+            # There is no class to be right about: the network measures itself.
+            loss="softmax",
+            precision="bfloat16" if row.for_gpu else "float32",
+            compile=row.for_gpu,
+            log_every=_GPU_LOG_EVERY if row.for_gpu else TrainConfig.log_every,
+            keep="last",
+        ),
+        augment=row.augment,
+        preprocessing=row.preprocessing,
+        learning_rates=(row.lr,),
+        held_out=row.held_out,
+        model=row.model,
+        masking=row.masking,
         score=row.score,
         source=row.source,
     )

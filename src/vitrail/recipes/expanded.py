@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from vitrail.config import AugmentConfig, ModelConfig, OptimConfig, Preprocessing, ScheduleConfig, TrainConfig
+from vitrail.config import (
+    AugmentConfig,
+    MaskingConfig,
+    ModelConfig,
+    OptimConfig,
+    Preprocessing,
+    ScheduleConfig,
+    TrainConfig,
+)
 from vitrail.recipes.rows import Score
 
 
@@ -24,5 +32,7 @@ class Recipe:
     """Share of the training images to measure on; none for the val split, or a tenth where there is none."""
     model: ModelConfig | None = None
     """None when the network is whatever is being fine-tuned."""
+    masking: MaskingConfig | None = None
+    """What is hidden and predicted, where there are no labels to learn."""
     score: Score | None = None
     source: str

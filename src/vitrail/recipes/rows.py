@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from vitrail.config import AugmentConfig, Preprocessing, VitConfig, preset
+from vitrail.config import AugmentConfig, MaskingConfig, Preprocessing, VitConfig, preset
 from vitrail.config.training import Optimizer
 
 
@@ -119,4 +119,33 @@ class RuleRow:
     source: str
 
 
-Row = PretrainRow | FinetuneRow | AugRegRow | SmallRow | RuleRow
+@dataclass(frozen=True, kw_only=True)
+class MaskedRow:
+    """Learning without labels: what is hidden, from what network, for how long."""
+
+    name: str
+    data: str
+    model: VitConfig
+    masking: MaskingConfig
+    lr: float
+    weight_decay: float
+    batch_size: int
+    augment: AugmentConfig
+    preprocessing: Preprocessing
+    held_out: float | None
+    epochs: int | None = None
+    steps: int | None = None
+    """In place of epochs."""
+    warmup_steps: int = 0
+    warmup_share: float = 0.0
+    """In place of warmup_steps."""
+    optimizer: Optimizer = "adam"
+    betas: tuple[float, float] = (0.9, 0.999)
+    clip: float | None = None
+    for_gpu: bool = False
+    """Computed in bfloat16 and compiled."""
+    score: Score | None = None
+    source: str
+
+
+Row = PretrainRow | FinetuneRow | AugRegRow | SmallRow | MaskedRow | RuleRow

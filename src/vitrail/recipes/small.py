@@ -73,7 +73,7 @@ MNIST = SmallRow(
     score=Score(value=98.28, what="test split, mean of 2 seeds", source="ours"),
 )
 
-_CIFAR_PREPROCESSING = Preprocessing(
+CIFAR_PREPROCESSING = Preprocessing(
     mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616), interpolation="bilinear"
 )
 _CIFAR_AUGMENT = AugmentConfig(
@@ -86,7 +86,7 @@ _CIFAR_AUGMENT = AugmentConfig(
     mixing=0.5,
     erasing=0.25,
 )
-_CIFAR_NETWORK = VitConfig(
+CIFAR_NETWORK = VitConfig(
     width=256,
     depth=9,
     num_heads=4,
@@ -108,7 +108,7 @@ def _stem(*layers: tuple[int, int]) -> ConvStemConfig:
 
 
 _CIFAR_CONV_NETWORK = replace(
-    _CIFAR_NETWORK,
+    CIFAR_NETWORK,
     depth=7,
     patch_size=(1, 1),
     backbone=_stem((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1)),
@@ -129,7 +129,7 @@ def _cifar(classes: int, network: VitConfig, prefix: str, score: Score | None = 
         label_smoothing=0.1,
         average=0.9998,
         augment=_CIFAR_AUGMENT,
-        preprocessing=_CIFAR_PREPROCESSING,
+        preprocessing=CIFAR_PREPROCESSING,
         held_out=0.02,
         for_gpu=True,
         score=score,
@@ -168,7 +168,7 @@ SMALL: list[SmallRow] = [
     MNIST,
     _cifar(
         10,
-        _CIFAR_NETWORK,
+        CIFAR_NETWORK,
         "vit",
         Score(value=95.13, what="test split, 344 epochs in 7.3 minutes on an H200", source="ours"),
     ),
@@ -178,7 +178,7 @@ SMALL: list[SmallRow] = [
         "conv-vit",
         Score(value=96.51, what="test split, 336 epochs in 7.3 minutes on an H200", source="ours"),
     ),
-    _cifar(100, _CIFAR_NETWORK, "vit"),
+    _cifar(100, CIFAR_NETWORK, "vit"),
     _cifar(100, _CIFAR_CONV_NETWORK, "conv-vit"),
     FOLDER,
 ]

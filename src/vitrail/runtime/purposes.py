@@ -16,3 +16,4 @@ class Purpose(IntEnum):
     CLASS_OFFSET = 8
     DROPOUT = 9
     WEIGHTS = 10
+    HIDING = 11

@@ -8,6 +8,7 @@ import numpy as np
 from vitrail.config import to_json
 from vitrail.data import Source
 from vitrail.evaluate import Metrics, Predictions, measure
+from vitrail.models import Classifier
 from vitrail.runtime.atomic import atomic_file
 from vitrail.train.folder import RunFolder
 from vitrail.train.log import Log, finite
@@ -34,13 +35,16 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
     source = data.test if data.test is not None else data.held_out
     split = "test" if data.test is not None else "held_out"
     metrics = predictions = None
-    if source is not None:
+    if source is not None and session.config.masking is not None:
+        metrics = session.evaluate(source, advance)
+        if is_first:
+            _record(folder, load_model(folder.model), split, metrics)
+    elif source is not None:
         model = load_model(folder.model).to(session.device)
         predictions = session.classify(model, source, advance)
         metrics = measure(predictions)
         if is_first:
-            model.metrics = {**model.metrics, split: finite(to_json(metrics))}
-            write_checkpoint(from_model(model), folder.model, "vitrail")
+            _record(folder, model, split, metrics)
             _write_predictions(folder, predictions, source)
     log.write(
         {
@@ -53,6 +57,12 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
         }
     )
     return Outcome(split, metrics, predictions, source)
+
+
+def _record(folder: RunFolder, model: Classifier, split: str, metrics: Metrics) -> None:
+    """Numbers travel with the weights they belong to."""
+    model.metrics = {**model.metrics, split: finite(to_json(metrics))}
+    write_checkpoint(from_model(model), folder.model, "vitrail")
 
 
 def _write_predictions(folder: RunFolder, predictions: Predictions, source: Source) -> None:

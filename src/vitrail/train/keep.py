@@ -6,6 +6,7 @@ from torch import Tensor
 
 from vitrail.config import to_json
 from vitrail.evaluate import Metrics
+from vitrail.models.masked import MaskedNetwork
 from vitrail.train.folder import RunFolder
 from vitrail.train.log import finite
 from vitrail.train.session import Session
@@ -22,7 +23,10 @@ def keep_model(session: Session, folder: RunFolder, metrics: Metrics | None) -> 
 
 
 def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metrics: Metrics | None) -> None:
-    config, progress = session.config, session.progress
+    config, progress, model = session.config, session.progress, session.model
+    if isinstance(model, MaskedNetwork):
+        # What was only there to learn without labels has no use in what comes next.
+        weights = {name: tensor for name, tensor in weights.items() if name in model.encoder_names}
     provenance: dict[str, Any] = {
         "recipe": config.recipe,
         "data": config.data.data,
@@ -30,7 +34,8 @@ def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metr
         "step": progress.step,
         "steps": progress.steps,
         "seed": config.train.seed,
-        "loss": config.train.loss,
+        "loss": None if config.masking else config.train.loss,
+        "masking": to_json(config.masking),
         "averaged": session.average is not None,
     }
     measured = {} if metrics is None else {"held_out": finite(to_json(metrics))}
@@ -38,7 +43,7 @@ def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metr
         Checkpoint(
             config=config.model,
             state={name: tensor.detach().cpu() for name, tensor in weights.items()},
-            labels=session.data.train.classes,
+            labels=None if config.masking else session.data.train.classes,
             preprocessing=config.preprocessing,
             provenance=provenance,
             metrics=measured,

@@ -12,7 +12,6 @@ from vitrail.config import to_json
 from vitrail.data import Batch, Stream
 from vitrail.data.loading.workers import WorkerError
 from vitrail.errors import DataError, UsageError, notice
-from vitrail.evaluate import measure
 from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.divergence import MOST_IN_A_ROW, MOST_ROLLBACKS, RATE_FACTOR, Diverged, NotFinite, write_diverged
@@ -172,7 +171,7 @@ class Loop:
         metrics = None
         if held_out is not None:
             with self.pace.paused(), self.stopping.interruptible():
-                metrics = self._within_memory(lambda: measure(session.evaluate(held_out, self._evaluated)))
+                metrics = self._within_memory(lambda: session.evaluate(held_out, self._evaluated))
             loss = metrics.loss if math.isfinite(metrics.loss) else sys.float_info.max
             found = Best(accuracy=metrics.accuracy, loss=loss, step=step)
             is_best = session.progress.best is None or session.progress.best.is_beaten_by(found)

@@ -48,3 +48,13 @@ def hits(logits: Float[Tensor, "batch classes"], targets: Tensor) -> Float[Tenso
     """The share of the target that the first guess of each image has: 1 or 0 where images are not mixed."""
     guess = logits.argmax(dim=1)
     return (guess == targets).float() if targets.ndim == 1 else targets.gather(1, guess[:, None])[:, 0].float()
+
+
+def own_losses(answers: Float[Tensor, "batch 2"], _targets: Tensor) -> Float[Tensor, "batch"]:
+    """Of a network that hides patches and predicts them, and so measures itself."""
+    return answers[:, 0]
+
+
+def own_hits(answers: Float[Tensor, "batch 2"], _targets: Tensor) -> Float[Tensor, "batch"]:
+    """The share of its hidden patches that it guessed right."""
+    return answers[:, 1]

@@ -13,7 +13,7 @@ from vitrail.models import Classifier
 from vitrail.train.muon import Muon
 
 # Position tables and tokens are matrices, but no kernels.
-_NOT_KERNELS = re.compile(r"(^|\.)(positions|class_token|registers|relative|probe)(\.|$)")
+_NOT_KERNELS = re.compile(r"(^|\.)(positions|class_token|mask_token|registers|relative|probe)(\.|$)")
 MOMENTS = {"adam": 2, "sgd": 1, "muon": 2}
 """Numbers that an optimiser remembers for each weight, at most: Muon only one for those of the blocks."""
 _BLOCK = re.compile(r"blocks\.(\d+)\.")

@@ -14,7 +14,7 @@ from vitrail.config import RunConfig, VitConfig
 from vitrail.data import Batch, Preparation, Source, Stream, resident_batches, training_batches
 from vitrail.data.loading.resident import can_be_resident
 from vitrail.errors import DataError, UsageError
-from vitrail.evaluate import Predictions, classify
+from vitrail.evaluate import Metrics, Predictions, classify, guess_hidden, measure
 from vitrail.evaluate.subject import Subject
 from vitrail.models import Classifier
 from vitrail.runtime.counter import random_words
@@ -26,7 +26,7 @@ from vitrail.train.few_shot import FewShot, score
 from vitrail.train.graphs import GraphedStep
 from vitrail.train.length import total_steps
 from vitrail.train.memory import checkpoint_blocks
-from vitrail.train.objective import Objective, build_objective
+from vitrail.train.objective import Objective, build_objective, hits, own_hits, own_losses
 from vitrail.train.optimizer import build_optimizer, learning, moments
 from vitrail.train.progress import Progress, read_progress
 from vitrail.train.schedule import learning_rate, resolved
@@ -76,8 +76,8 @@ class Session:
         self.average = (
             Average(self.spread.held(), self.spread.weights, config.train.average) if config.train.average else None
         )
-        self._objective = objective or build_objective(config.train)
-        self._is_random = _has_dropout(config)
+        self._objective = objective or (own_losses if config.masking else build_objective(config.train))
+        self._is_random = _has_dropout(config) or config.masking is not None
         self._generator = _generator(device)
         self.digest = digest(data)
         self.resumed_from: Path | None = None
@@ -155,14 +155,31 @@ class Session:
         """A fresh step, after memory ran out."""
         self.step = self._build_step()
 
-    def evaluate(self, source: Source, advance: Advance | None = None) -> Predictions:
-        """What the present weights, or their average, say about a source; each process takes a share of it."""
+    def evaluate(self, source: Source, advance: Advance | None = None) -> Metrics:
+        """How good the present weights, or their average, are on a source; each process takes a share of it."""
         self.model.eval()
         try:
             with self.spread.with_weights(self._best_weights()) as network:
-                return self.classify(network, source, advance)
+                if self.config.masking is not None:
+                    return self._guess_hidden(network, source, advance)
+                return measure(self.classify(network, source, advance))
         finally:
             self.train_mode()
+
+    def _guess_hidden(self, network: Network, source: Source, advance: Advance | None) -> Metrics:
+        """How well hidden patches are predicted; the same ones are hidden every time."""
+        self._generator.manual_seed(word(self.config.train.seed, Purpose.HIDING, 0, self.processes.rank))
+        return guess_hidden(
+            network,
+            source,
+            self.preparation,
+            batch_size=self._evaluation_batch,
+            device=self.device,
+            workers=self.data.workers,
+            bfloat16=self._is_bfloat16,
+            advance=advance,
+            processes=self.processes,
+        )
 
     def classify(self, network: Network, source: Source, advance: Advance | None = None) -> Predictions:
         """What a network says about a source that is prepared as the run prepares its images."""
@@ -278,7 +295,10 @@ class Session:
 
     def _build_step(self) -> TrainingStep | GraphedStep:
         train = self.config.train
-        plain = TrainingStep(self.spread, self.optimizer, self._objective, train, self.config.optim, self.average)
+        count_hits = own_hits if self.config.masking else hits
+        plain = TrainingStep(
+            self.spread, self.optimizer, self._objective, train, self.config.optim, self.average, count_hits
+        )
         graphed = self.device.type == "cuda" and train.compile and not train.checkpoint_activations
         graphed = graphed and self.spread.can_be_captured
         return GraphedStep(plain) if graphed else plain

@@ -36,7 +36,10 @@ class RunData:
 def open_run_data(config: DataConfig, device: torch.device, checking: Checking, processes: int = 1) -> RunData:
     """Open and read every image that the run will need; bad files stop it here, before the first step."""
     options = OpenOptions(
-        root=Path(config.root) if config.root else None, download=config.download, allow_empty=config.allow_empty
+        root=Path(config.root) if config.root else None,
+        download=config.download,
+        allow_empty=config.allow_empty,
+        labelled=config.labelled,
     )
 
     def opened(split: str) -> Source:
@@ -54,7 +57,8 @@ def open_run_data(config: DataConfig, device: torch.device, checking: Checking, 
             return None
 
     train = opened(config.split)
-    ensure_trainable(train)
+    if config.labelled:
+        ensure_trainable(train)
     # What is learnt from can neither choose nor measure.
     learnt = {canonical_split(name) for name in parse_part(config.split).split.split("+")}
     held_out = opened_if_there("val") if config.held_out is None and "val" not in learnt else None

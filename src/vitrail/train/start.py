@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from vitrail.config import ModelConfig, RunConfig, from_json, to_json
+from vitrail.config import RunConfig, VitConfig, from_json, to_json
 from vitrail.errors import UsageError, VitrailError
 from vitrail.models import Classifier, build
-from vitrail.models.empty import build_empty
+from vitrail.models.empty import empty
+from vitrail.models.masked import build_masked
 from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
 from vitrail.train import checkpoint as checkpoints
@@ -133,7 +134,7 @@ def resume(
     found = newest_of_all(folder, processes)
     with processes.together():
         # Killed before its first checkpoint: the config is all there is, and all that is needed.
-        model = first_model(config, data.train.classes) if found is None else _unstarted(config.model)
+        model = first_model(config, data.train.classes) if found is None else _unstarted(config)
         progress = _first_progress(config, data, device, processes)
         set_determinism(config)
     session = Session(config, model, data, progress, device, objective, placement)
@@ -184,7 +185,7 @@ def ensure_same(session: Session, folder: RunFolder) -> None:
 
 def _ensure_classes(record: RunRecord, data: RunData) -> None:
     config = record.config
-    if len(data.train.classes) != config.model.num_classes:
+    if config.masking is None and len(data.train.classes) != config.model.num_classes:
         raise UsageError(
             f"the data has {len(data.train.classes)} classes",
             wanted=f"the {config.model.num_classes} of the run: {', '.join(record.classes[:5])}, ...",
@@ -272,9 +273,9 @@ def _counted(found: dict[str, Any]) -> str:
     return f"{found.get('train', 0):,} training images{held_out}"
 
 
-def _unstarted(config: ModelConfig) -> Classifier:
+def _unstarted(config: RunConfig) -> Classifier:
     """A network whose weights are about to be replaced, so that none are started."""
-    model = build_empty(config)
+    model = empty(lambda: _network(config))
     model = model.to_empty(device="cpu")
     model.fill_fixed_tables()
     return model
@@ -285,7 +286,7 @@ def first_model(config: RunConfig, classes: tuple[str, ...]) -> Classifier:
     if config.start is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(word(config.train.seed, Purpose.WEIGHTS, 0, 0))
-            return build(config.model)
+            return _network(config)
     stored = read_checkpoint(config.start)
     if config.start_fingerprint not in (None, fingerprint(stored.config, stored.state)):
         raise UsageError(
@@ -295,6 +296,16 @@ def first_model(config: RunConfig, classes: tuple[str, ...]) -> Classifier:
         )
     found = adapted(stored, classes, config.model.image_size)
     return to_model(replace(found, config=config.model), config.start)
+
+
+def _network(config: RunConfig) -> Classifier:
+    if config.masking is None:
+        return build(config.model)
+    if not isinstance(config.model, VitConfig):
+        raise UsageError(
+            "the network is a ResNet", wanted="a Vision Transformer or a hybrid, which has patches to hide"
+        )
+    return build_masked(config.model, config.masking, config.preprocessing)
 
 
 def adapted(found: Checkpoint, classes: tuple[str, ...], image_size: tuple[int, int]) -> Checkpoint:

@@ -40,10 +40,11 @@ class TrainingStep:
         train: TrainConfig,
         optim: OptimConfig,
         average: Average | None,
+        count_hits: Objective = hits,
     ) -> None:
         self.device = next(spread.model.parameters()).device
         self.average = average
-        self._spread, self._optimizer, self._objective = spread, optimizer, objective
+        self._spread, self._optimizer, self._objective, self._count_hits = spread, optimizer, objective, count_hits
         # Over several processes torch takes the mean of gradients, and the gradient of a batch is their sum.
         self._times = spread.processes.ranks
         self._batch_size, self._clip = train.batch_size, optim.clip
@@ -71,7 +72,7 @@ class TrainingStep:
             (loss if self._times == 1 else loss * self._times).backward()
         with torch.no_grad():
             self._loss += loss.detach()
-            self._hits += hits(logits, targets).sum() / self._batch_size
+            self._hits += self._count_hits(logits, targets).sum() / self._batch_size
 
     @torch.no_grad()
     def update(self) -> None:

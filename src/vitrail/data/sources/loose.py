@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vitrail.data.sources.files import Files, shown, user_path
-from vitrail.data.sources.folder import images_below
+from vitrail.data.sources.folder import images_below, split_folders
 from vitrail.data.sources.labels import Labels
+from vitrail.data.sources.splits import missing_split
 from vitrail.errors import DataError, UsageError, notice
 
 
@@ -25,6 +26,15 @@ def open_images(names: Sequence[str | Path]) -> Files:
             )
     label = shown(str(names[0])) if len(names) == 1 else f"{len(paths):,} images"
     return Files(label, "images", ("image",), Labels.of([0] * len(paths), 1), Path("/"), paths)
+
+
+def open_unlabelled(root: Path, split: str) -> Files:
+    """Every image below a folder, or below its train/, val/ or test/ where it has them; nothing says what they show."""
+    homes = split_folders(root) or {"train": root}
+    if split not in homes:
+        raise missing_split(split, homes, shown(str(root)))
+    paths = [str(path.relative_to(root)) for path in images_in(homes[split])]
+    return Files(shown(str(root)), split, ("image",), Labels.of([0] * len(paths), 1), root, paths)
 
 
 def ensure_not_beside(names: Sequence[str | Path], target: Path) -> None:

@@ -1,0 +1,89 @@
+"""Runs that learn without labels go through the same loop, data, resume and reports."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.test_resume import Crash, crash_at
+from tests.train.tiny_run import PLAIN, STRONG, assert_same_run, config, events, make_images, resumed, started, trained
+
+from vitrail import load_model
+from vitrail.config import MaskingConfig, RunConfig
+from vitrail.train.start import adapted
+from vitrail.weights.load import read_checkpoint
+
+NETWORK = replace(PLAIN, num_classes=0, image_size=(16, 16))
+KINDS = {
+    "colour": MaskingConfig(),
+    "small_patch": MaskingConfig(target="small_patch"),
+    "pixels": MaskingConfig(target="pixels"),
+    "autoencoder": MaskingConfig(
+        method="autoencoder", target="pixels", share=0.75, decoder_width=16, decoder_depth=1, decoder_heads=2
+    ),
+}
+
+
+def masked(images: Path, kind: str, **train) -> RunConfig:
+    settings = config(images, model=NETWORK, augment=replace(STRONG, mixup=0.0), average=0.9, **train)
+    return replace(settings, masking=KINDS[kind], data=replace(settings.data, labelled=False))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_going_on_is_exact(kind, images, tmp_path) -> None:
+    settings = masked(images, kind, batch_size=8, micro_batch=4, steps=12)
+    unbroken = tmp_path / "unbroken"
+    trained(started(settings, unbroken), unbroken)
+    folder = tmp_path / "run"
+    session = started(settings, folder)
+    for moment in (("step", 4), ("evaluating", 6), ("step", 10)):
+        with pytest.raises(Crash):
+            trained(session, folder, crash_at(*moment))
+        session = resumed(folder)
+    trained(session, folder)
+    assert_same_run(folder, unbroken)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_learns_and_keeps_an_encoder_without_labels(kind, images, tmp_path) -> None:
+    session = trained(started(masked(images, kind, steps=60, keep="last", optim={"lr": 1e-2}), tmp_path / "run"), tmp_path / "run")
+    found = events(tmp_path / "run", "evaluated")
+    assert found[-1]["loss"] < 0.9 * found[0]["loss"]
+    kept = load_model(tmp_path / "run")
+    assert kept.labels is None and kept.config == NETWORK
+    average = session.average
+    assert average is not None
+    assert torch.equal(kept.norm.weight, average.state["norm.weight"])
+    record = json.loads((tmp_path / "run/model/config.json").read_text())
+    assert record["provenance"]["masking"]["target"] == KINDS[kind].target
+
+
+def test_held_out_images_are_measured_with_the_same_patches_hidden_every_time(images, tmp_path) -> None:
+    session = started(masked(images, "colour", steps=2), tmp_path / "run")
+    assert session.data.held_out is not None
+    assert session.evaluate(session.data.held_out) == session.evaluate(session.data.held_out)
+
+
+def test_a_folder_without_class_folders_will_do(images, tmp_path) -> None:
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for number, file in enumerate(sorted(images.rglob("*.png"))):
+        shutil.copy(file, flat / f"{number}.png")
+    session = started(masked(flat, "colour", steps=2), tmp_path / "run")
+    assert len(session.data.train) + len(session.data.held_out or ()) == 48
+
+
+def test_what_comes_next_takes_the_encoder_and_a_zero_head(images, tmp_path) -> None:
+    trained(started(masked(images, "colour", steps=2), tmp_path / "run"), tmp_path / "run")
+    stored = read_checkpoint(str(tmp_path / "run"))
+    found = adapted(stored, ("a", "b"), (16, 16))
+    assert found.config.num_classes == 2
+    assert not found.state["head.weight"].any()
+    assert torch.equal(found.state["norm.weight"], stored.state["norm.weight"])
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> Path:
+    return make_images(tmp_path_factory.mktemp("data") / "images")
