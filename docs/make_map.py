@@ -11,6 +11,7 @@ ROOMS = (
     "cli",
     "serve",
     "transfer",
+    "selftrain",
     "report",
     "train",
     "predict",

@@ -42,14 +42,17 @@ def checkout(tmp_path, monkeypatch) -> Path:
         pytest.param("docs/training.md", marks=pytest.mark.slow),
         pytest.param("docs/evaluating.md", marks=pytest.mark.slow),
         pytest.param("docs/few-shot.md", marks=pytest.mark.slow),
+        pytest.param("docs/baselines.md", marks=pytest.mark.slow),
         pytest.param("docs/predicting.md", marks=pytest.mark.slow),
         pytest.param("docs/exporting.md", marks=pytest.mark.slow),
         pytest.param("docs/reports.md", marks=pytest.mark.slow),
         pytest.param("docs/inspecting.md", marks=pytest.mark.slow),
         pytest.param("docs/vtab.md", marks=pytest.mark.slow),
         pytest.param("docs/transfer.md", marks=pytest.mark.slow),
+        pytest.param("docs/self-training.md", marks=pytest.mark.slow),
         pytest.param("docs/scaling.md", marks=pytest.mark.slow),
         pytest.param("docs/larger.md", marks=pytest.mark.slow),
+        pytest.param("docs/self-supervision.md", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")

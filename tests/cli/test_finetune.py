@@ -217,3 +217,17 @@ def test_help_needs_neither_source_nor_data(capsys):
     out = capsys.readouterr().out
     for word in ("--data", "--recipe", "--rates", "--seeds", "--optim.layer-decay", "--model.dropout", "--train.steps"):
         assert word in out
+
+
+@pytest.mark.usefixtures("unseen")
+def test_what_learnt_without_labels_has_a_recipe_of_its_own(source, data, capsys) -> None:
+    model = vitrail.load_model(source)
+    model.provenance = {"masking": {"method": "patches"}}
+    vitrail.save_model(model, "masked")
+    printed_by(capsys, "masked", "--data", data, *QUICK, "--name", "first")
+    plan = read_plan(FinetuneFolder(Path("runs/first")))
+    assert plan.config.recipe == "finetune-masked"
+    assert plan.config.model.stochastic_depth == 0.1
+    assert plan.config.augment.crop == "pad"
+    printed_by(capsys, "masked", "--data", data, *QUICK, "--name", "second", "--recipe", "finetune-folder")
+    assert read_plan(FinetuneFolder(Path("runs/second"))).config.recipe == "finetune-folder"

@@ -100,6 +100,12 @@ def test_several_classes_per_image(tmp_path):
     assert [copy.labels.classes_of(index) for index in range(20)] == [tuple(range(index % 3)) for index in range(20)]
 
 
+def test_shares_of_classes_have_no_place_in_a_copy(tmp_path):
+    source = make_arrays(4)
+    source.labels = Labels(source.labels.values, 3, shares=np.full((4, 3), 1 / 3, np.float16))
+    assert "shares" in refusal(UsageError, {"train": source}, tmp_path / "copy")
+
+
 def test_grey_arrays_stay_grey(tmp_path):
     source = make_arrays(20, side=24, grey=True)
     copy = pack({"train": source}, tmp_path / "copy", PackOptions(short_side=12))["train"]

@@ -7,7 +7,7 @@ import pytest
 
 from vitrail.config import BitConfig, OptimConfig, ScheduleConfig, TrainConfig, preset
 from vitrail.errors import UsageError
-from vitrail.recipes import RECIPES, RuleRow, augreg, recipe, rules, small
+from vitrail.recipes import RECIPES, RuleRow, augreg, masked, recipe, rules, small
 from vitrail.recipes.finetuning import TABLE_4
 from vitrail.recipes.pretraining import TABLE_3
 from vitrail.zoo import ZOO
@@ -58,8 +58,9 @@ def test_the_recipes_of_the_paper_are_the_rows_of_both_tables():
 
 
 def test_no_two_rows_share_a_name():
-    rows = [*TABLE_3, *TABLE_4, *augreg.PRETRAINING, *augreg.FINETUNING, *small.SMALL, rules.HYPERRULE, rules.FOLDER]
-    assert len(rows) == len(RECIPES)
+    rows = [*TABLE_3, *TABLE_4, *augreg.PRETRAINING, *augreg.FINETUNING, *small.SMALL, *masked.MASKED]
+    rows += [rules.HYPERRULE, rules.FOLDER, rules.MASKED]
+    assert len({row.name for row in rows}) == len(rows) == len(RECIPES)
 
 
 @pytest.mark.parametrize("name", [name for name, row in RECIPES.items() if not isinstance(row, RuleRow)])

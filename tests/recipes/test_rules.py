@@ -8,7 +8,7 @@ import pytest
 
 from vitrail.config import OptimConfig
 from vitrail.errors import UsageError
-from vitrail.recipes import RECIPES, folder_recipe, hyperrule_recipe, recipe
+from vitrail.recipes import RECIPES, folder_recipe, hyperrule_recipe, masked_recipe, recipe
 from vitrail.train import learning_rate
 from vitrail.train.schedule import resolved
 
@@ -96,3 +96,29 @@ def test_a_cpu_gets_a_run_that_people_can_wait_for():
     found, small = folder_recipe(50_000, 10, 224, on_cpu=True), folder_recipe(100, 10, 224, on_cpu=True)
     assert (found.train.steps, found.train.batch_size, found.learning_rates) == (150, 32, (0.01,))
     assert (found.optim.lr, small.train.batch_size) == (0.01, 16)
+
+
+@pytest.mark.parametrize(("images", "steps"), [(5_000, 1_500), (50_000, 10_000), (1_281_167, 250_000)])
+def test_a_network_without_labels_is_tuned_longer_than_one_with(images: int, steps: int):
+    found = masked_recipe(images, 224)
+    assert found.train.steps == steps > (folder_recipe(images, 10, 224).train.steps or 0)
+    assert (found.optim.optimizer, found.optim.layer_decay, found.stochastic_depth) == ("adam", 0.75, 0.1)
+    assert (found.augment.mixup, found.augment.cutmix, found.train.label_smoothing) == (0.8, 1.0, 0.1)
+
+
+def test_small_images_are_shifted_and_signs_never_flipped():
+    photo, sign = masked_recipe(5_000, 32), masked_recipe(5_000, 28)
+    assert (photo.augment.crop, photo.augment.pad, photo.augment.flip, photo.optim.optimizer) == (
+        "pad",
+        4,
+        True,
+        "muon",
+    )
+    assert (sign.augment.crop, sign.augment.pad, sign.augment.flip) == ("pad", 3, False)
+    assert sign.augment.randaugment_layers == 0
+
+
+def test_a_cpu_tunes_large_images_for_a_short_time_and_small_ones_as_a_gpu_does():
+    assert masked_recipe(5_000, 224, on_cpu=True).train.steps == folder_recipe(5_000, 10, 224, on_cpu=True).train.steps
+    small, elsewhere = masked_recipe(5_000, 32, on_cpu=True), masked_recipe(5_000, 32)
+    assert (small.train, len(small.learning_rates)) == (elsewhere.train, 1)

@@ -104,14 +104,13 @@ def test_features_are_what_the_head_is_given(network, others) -> None:
     model = build(network).eval()
     plain = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bilinear")
     subject = Subject("model", model, Preparation(size=network.image_size, preprocessing=plain), CPU)
-    found = score(few, subject, model, batch_size=5, workers=0, processes=ALONE)
+    found = score(few, subject, model.features, batch_size=5, workers=0, processes=ALONE)
     learnt, measured = (extract_features(subject, source, batch_size=5) for source in (few.learn, few.test))
     right = []
     for choice in few.choices:
         solved = decompose(learnt[choice], few.learn.labels.values[choice], 3)
         right.append(solved.count_right(solved.weights(L2), measured, few.test.labels.values))
     assert found["right"] == right
-    assert not model.head._forward_pre_hooks
 
 
 def test_only_images_that_are_needed_are_read(others) -> None:

@@ -12,6 +12,7 @@ from tests.train.tiny_run import PLAIN, STRONG, assert_same_run, config, events,
 
 from vitrail import load_model
 from vitrail.config import MaskingConfig, RunConfig
+from vitrail.report.hidden import read_hidden
 from vitrail.train.start import adapted
 from vitrail.weights.load import read_checkpoint
 
@@ -48,7 +49,8 @@ def test_going_on_is_exact(kind, images, tmp_path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_and_keeps_an_encoder_without_labels(kind, images, tmp_path) -> None:
-    session = trained(started(masked(images, kind, steps=60, keep="last", optim={"lr": 1e-2}), tmp_path / "run"), tmp_path / "run")
+    config = masked(images, kind, steps=60, keep="last", optim={"lr": 1e-2})
+    session = trained(started(config, tmp_path / "run"), tmp_path / "run")
     found = events(tmp_path / "run", "evaluated")
     assert found[-1]["loss"] < 0.9 * found[0]["loss"]
     kept = load_model(tmp_path / "run")
@@ -82,6 +84,24 @@ def test_what_comes_next_takes_the_encoder_and_a_zero_head(images, tmp_path) -> 
     assert found.config.num_classes == 2
     assert not found.state["head.weight"].any()
     assert torch.equal(found.state["norm.weight"], stored.state["norm.weight"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_few_images_are_kept_to_be_shown(kind, images, tmp_path) -> None:
+    settings = masked(images, kind, steps=2)
+    session = started(replace(settings, data=replace(settings.data, test=False)), tmp_path / "run")
+    trained(session, tmp_path / "run")
+    shown = read_hidden(tmp_path / "run/hidden.npz")
+    assert shown is not None
+    assert shown["original"].shape == (5, 16, 16, 3)
+    visible = shown["original"] == shown["corrupted"]
+    # Of 16 patches 8 are hidden, of which some stay as they are; of an autoencoder's 12.
+    assert 0.2 < visible.mean() < 0.7
+    assert (shown["predicted"] == shown["original"])[visible].mean() > 0.7
+    before = session.see_hidden(session.data.held_out)
+    session._best_weights()["norm.weight"].zero_()
+    assert not torch.equal(session.see_hidden(session.data.held_out).predicted, before.predicted)
+    assert torch.equal(session.see_hidden(session.data.held_out).corrupted, before.corrupted)
 
 
 @pytest.fixture(scope="module")

@@ -156,7 +156,7 @@ def test_the_rate_is_chosen_on_held_out_images_even_where_test_would_choose_othe
         record = read_run(run_folder)
         assert "test" not in record.counts
         session = _session_of(record.config, run_folder)
-        accuracy[rate] = session.evaluate(open_data(tmp_path / "data", "test")).right[:, 0].mean()
+        accuracy[rate] = session.evaluate(open_data(tmp_path / "data", "test")).accuracy
     assert accuracy[0.0] > accuracy[0.1]
 
 

@@ -155,3 +155,20 @@ def test_hostile_text_breaks_nothing() -> None:
 )
 def test_plain_text(text, shown) -> None:
     assert plain(text) == shown
+
+
+def test_the_lineage_of_a_student_is_told_teacher_by_teacher() -> None:
+    first = {"recipe": "vit-digits", "data": "digits | <b>"}
+    taught = {"teacher": "runs/a", "teacher_fingerprint": "0123456789abcdef", "labels": "soft", "images": 12}
+    second = {"recipe": "vit-digits", "taught": {**taught, "teacher_provenance": first}}
+    third = {"recipe": "vit-digits", "taught": {**taught, "teacher": "runs/b", "teacher_provenance": second}}
+    card = model_card(checkpoint(provenance=third))
+    lines = card.partition("## Lineage")[2].partition("##")[0].strip().splitlines()
+    assert [line[:20] for line in lines] == ["1. Taught by runs/b ", "2. Taught by runs/a ", "3. That teacher: vit"]
+    assert "0123456789ab)" in lines[0] and "soft labels" in lines[0] and "&lt;b&gt;" in lines[2]
+    assert "taught" not in card.partition("## Provenance")[2]
+
+
+@pytest.mark.parametrize("taught", [None, "nonsense", 3, {}, {"teacher_provenance": [1]}])
+def test_any_lineage_makes_a_card(taught) -> None:
+    assert "## Provenance" in model_card(checkpoint(provenance={"recipe": "x", "taught": taught}))

@@ -33,6 +33,8 @@ Size = int | tuple[int, int]
 
 _SUFFIXES = {"onnx": ".onnx", "openvino": ".xml", "torch": ".pt2"}
 _FEWEST = 64
+# Folders that keep a model.
+_RUNS = ("vitrail-run", "vitrail-finetune", "vitrail-selftrain")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,7 @@ def _target(options: Options, kind: str) -> Path:
         return options.out.expanduser()
     path = user_path(options.model)
     name = f"model{_SUFFIXES[kind]}"
-    if kind_of(path) in ("vitrail-run", "vitrail-finetune", "vitrail"):
+    if kind_of(path) in (*_RUNS, "vitrail"):
         return path / "exports" / name
     stem = path.stem if path.is_file() else Path(options.model).name
     short = re.sub(r"[^\w.-]+", "-", stem)[:60].strip(".-") or "model"
@@ -149,7 +151,7 @@ def _target(options: Options, kind: str) -> Path:
 def _model_folder(model: str) -> Path | None:
     """The model folder whose card tells about the export, where the model is one or a run that has one."""
     path = user_path(model)
-    folder = path / "model" if kind_of(path) in ("vitrail-run", "vitrail-finetune") else path
+    folder = path / "model" if kind_of(path) in _RUNS else path
     return folder if kind_of(folder) == "vitrail" else None
 
 

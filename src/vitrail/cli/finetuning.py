@@ -19,9 +19,11 @@ from vitrail.config import (
     DataConfig,
     ModelConfig,
     OptimConfig,
+    PeerConfig,
     RunConfig,
     ScheduleConfig,
     TrainConfig,
+    VitConfig,
 )
 from vitrail.config.training import Parallel
 from vitrail.errors import UsageError
@@ -51,12 +53,14 @@ _SHORTER = ("--train.steps", "--train.epochs", "--train.time-limit")
 class Options(Generic[Model]):
     """Fine-tune SOURCE: learning rates tried on held-out training images, the best on all of them, once per seed.
 
-    SOURCE is a run, a model folder, a checkpoint file, hf-hub:owner/name or a name with published weights.
+    SOURCE is a run, a model folder, a checkpoint file, hf-hub:owner/name, a name with published weights, or a network
+    of another package with its weights: timm:NAME, torchvision:NAME.
     """
 
     data: Annotated[DataConfig, tyro.conf.arg(name="")]
     recipe: str | None = None
-    """A row of Table 4 or a rule; if not said, the row of a known data set, else finetune-folder."""
+    """A row of Table 4 or a rule; if not said, the row of a known data set, else finetune-folder; finetune-masked for a
+    network that learnt without labels."""
     rates: tuple[float, ...]
     """Learning rates to try; --lr takes one without trying."""
     seeds: int = 1
@@ -89,6 +93,7 @@ class Options(Generic[Model]):
 def plan_finetuning(start: "Start", words: list[str]) -> tuple[Options, "Plan"]:
     """Look at the data, choose the recipe, and let the words change what they like."""
     from vitrail.models import tell_dropped_pixels
+    from vitrail.models.peer import ensure_takes_size
     from vitrail.runtime.device import find_device
     from vitrail.transfer.look import look_at, recipe_for, recipe_name
     from vitrail.transfer.plan import make_plan
@@ -96,7 +101,7 @@ def plan_finetuning(start: "Start", words: list[str]) -> tuple[Options, "Plan"]:
     # A first time with any recipe, for what does not depend on it: a typing error should not wait for the data.
     options = parse(words, start.checkpoint.config, folder_recipe(1000, 10, max(start.image_size)))
     preprocessing = start.preprocessing(options.preprocessing)
-    name = recipe_name(options.recipe, options.data.data)
+    name = recipe_name(options.recipe, options.data.data, knows_classes=start.knows_classes)
     device = find_device(options.device)
     look = look_at(located(options.data))
     size = options.image_size or max(start.image_size)
@@ -123,17 +128,27 @@ def plan_finetuning(start: "Start", words: list[str]) -> tuple[Options, "Plan"]:
         start_fingerprint=start.fingerprint,
     )
     tell_dropped_pixels(config.model)
+    if isinstance(config.model, PeerConfig):
+        ensure_takes_size(config.model)
     config = for_data(config, look.train, words)
     rates = (options.optim.lr,) if is_given("--optim.lr", words) else options.rates
     return options, make_plan(config, rates=rates, seeds=options.seeds, splits=look.splits)
 
 
 def _network(start: "Start", look: "Look", chosen: Recipe, image_size: int | None) -> ModelConfig:
-    from vitrail.transfer.look import FOLDER
+    from vitrail.transfer.look import FOLDER, MASKED
 
     sides = (image_size, image_size) if image_size else (chosen.image_size, chosen.image_size)
-    own = image_size is None and chosen.name == FOLDER
-    return start.network(look.train.classes, start.image_size if own else sides)
+    own = image_size is None and chosen.name in (FOLDER, MASKED)
+    return tuned_network(start, look.train.classes, start.image_size if own else sides, chosen)
+
+
+def tuned_network(start: "Start", classes: tuple[str, ...], image_size: tuple[int, int], chosen: Recipe) -> ModelConfig:
+    """The network that starts from a model, with the stochastic depth that its recipe asks for."""
+    network = start.network(classes, image_size)
+    if chosen.stochastic_depth is None or not isinstance(network, VitConfig):
+        return network
+    return replace(network, stochastic_depth=chosen.stochastic_depth)
 
 
 def _sized(chosen: Recipe, image_size: int | None) -> Recipe:
@@ -156,10 +171,7 @@ def parse(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
 
 
 def _defaults(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
-    train, schedule = chosen.train, chosen.schedule
-    if any(word in words for word in _SHORTER) and "--schedule.warmup-steps" not in words and train.steps:
-        # A shorter run keeps its share of warm-up, else it may end before the rate is reached.
-        schedule = replace(schedule, warmup_steps=0, warmup_share=schedule.warmup_steps / train.steps)
+    train, schedule = chosen.train, kept_warmup(chosen.schedule, chosen.train, words)
     if "--train.epochs" in words and "--train.steps" not in words:
         train = replace(train, steps=None, epochs=1)
     return Options(
@@ -172,6 +184,14 @@ def _defaults(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
         train=train,
         augment=chosen.augment,
     )
+
+
+def kept_warmup(schedule: ScheduleConfig, train: TrainConfig, words: list[str]) -> ScheduleConfig:
+    """A shorter run keeps its share of warm-up, else it may end before the rate is reached."""
+    is_shorter = any(word in words for word in _SHORTER) and "--schedule.warmup-steps" not in words
+    if not (is_shorter and train.steps and schedule.warmup_steps):
+        return schedule
+    return replace(schedule, warmup_steps=0, warmup_share=schedule.warmup_steps / train.steps)
 
 
 def refuse_other(folder: "FinetuneFolder", plan: "Plan") -> None:

@@ -7,10 +7,21 @@ import tyro
 
 from vitrail.cli.info_train import Training, refuse_without_train, show_training
 from vitrail.cli.terminal import console, megabytes, operations, print_json, printable, table
-from vitrail.config import BitConfig, ModelConfig, ResNetConfig, VitConfig, replace, times, to_json
+from vitrail.config import (
+    BitConfig,
+    ModelConfig,
+    PeerConfig,
+    ResNetConfig,
+    VitConfig,
+    peer_name,
+    replace,
+    times,
+    to_json,
+)
 from vitrail.config.checks import positive
 from vitrail.models import tell_dropped_pixels
 from vitrail.models.cost import Cost, LayerCost, measure_cost
+from vitrail.models.create import named_config
 from vitrail.recipes import RECIPES, recipe
 from vitrail.weights.adapt import adapt
 from vitrail.weights.checkpoint import Checkpoint
@@ -35,8 +46,8 @@ def run(
     """Describe a network by its name, or whatever a checkpoint file or model folder holds; or what it takes to train.
 
     Args:
-        model: A name from `vitrail list models`, or a model folder or file of vitrail, Google, timm, torchvision or
-            Hugging Face.
+        model: A name from `vitrail list models`, timm:NAME or torchvision:NAME, or a model folder or file of vitrail,
+            Google, timm, torchvision or Hugging Face.
         image_size: Pixels per side, or height and width, if not the network's own.
         num_classes: Outputs of the head, if not the network's own.
         num_heads: Attention heads, when a file does not record them.
@@ -76,6 +87,8 @@ def run(
 
 def _is_path(name: str) -> bool:
     """A name with a folder or a file ending is a path even when nothing is there, so that the error says so."""
+    if peer_name(name) is not None and not Path(name).exists():
+        return False
     if name in ZOO or name in {row.name for row in ZOO.values()}:
         return False
     return Path(name).exists() or len(Path(name).parts) > 1 or bool(Path(name).suffix)
@@ -85,6 +98,8 @@ def _from_zoo(key: str, image_size: Size | None, num_classes: int | None) -> tup
     of_recipe = recipe(key).model if key in RECIPES and key not in ZOO else None
     if of_recipe is not None:
         title, note, config = f"{key}: the network of this recipe", "", of_recipe
+    elif peer_name(key) is not None:
+        title, note, config = f"{key}: a network of another package", "", named_config(key)
     else:
         row = zoo_row(key)
         title, note, config = f"{row.name}: {row.about}", row.note, row.config
@@ -126,7 +141,7 @@ def _lines(config: ModelConfig, cost: Cost) -> list[tuple[str, str]]:
     batch = "" if cost.batch == 1 else f" for a batch of {cost.batch}"
     return [
         ("input", f"{times(config.image_size)} pixels, channels: {config.channels}"),
-        *(_bit_lines(config) if isinstance(config, BitConfig) else _vit_lines(config)),
+        *_own_lines(config),
         ("parameters", f"{cost.parameters:,} ({megabytes(4 * cost.parameters)} in float32)"),
         ("compute", f"{operations(cost.macs)} = {operations(2 * cost.macs, 'FLOPs')} forward{batch}"),
         (
@@ -135,6 +150,16 @@ def _lines(config: ModelConfig, cost: Cost) -> list[tuple[str, str]]:
             f"(float32, batch {cost.batch}, without weights)",
         ),
     ]
+
+
+def _own_lines(config: ModelConfig) -> list[tuple[str, str]]:
+    match config:
+        case VitConfig():
+            return _vit_lines(config)
+        case BitConfig():
+            return _bit_lines(config)
+        case PeerConfig():
+            return [("network", f"{config.name}, built by {config.package}"), ("head", _classes(config))]
 
 
 def _vit_lines(config: VitConfig) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from vitrail.cli.terminal import console, megabytes, print_json, printable, table
-from vitrail.config import ModelConfig, OptimConfig, TrainConfig, VitConfig, replace, to_json
+from vitrail.config import ModelConfig, OptimConfig, PeerConfig, TrainConfig, VitConfig, replace, to_json
 from vitrail.config.checks import positive
 from vitrail.config.training import Optimizer, Parallel, Precision
 from vitrail.errors import UsageError
@@ -78,6 +78,8 @@ def _question(config: ModelConfig, batch: int | None, asked: Training) -> tuple[
     for name in ("gpus", "micro_batch"):
         if getattr(asked, name) is not None:
             positive(name.replace("_", "-"), getattr(asked, name))
+    if isinstance(config, PeerConfig):
+        raise UsageError("--train came for a network of another package", wanted="one of `vitrail list models`")
     if not config.num_classes:
         raise UsageError("num_classes is 0", wanted="classes to train for")
     share_of(batch, asked.gpus)

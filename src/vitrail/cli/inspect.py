@@ -197,7 +197,7 @@ def _ways(model: str) -> Iterator[Path]:
     yield Path(name)
     path = user_path(model)
     run = path.parent if path.name == "model" else path
-    if kind_of(run) in ("vitrail-run", "vitrail-finetune"):
+    if kind_of(run) in ("vitrail-run", "vitrail-finetune", "vitrail-selftrain"):
         way = run / "inspection"
     elif kind_of(path) == "vitrail":
         way = path.parent / name

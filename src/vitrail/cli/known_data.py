@@ -1,4 +1,4 @@
-"""The data that a run, a fine-tuning, a transfer, a VTAB or a model was made from, by what its folder says."""
+"""The data that a run, several runs that belong together, or a model was made from, by what its folder says."""
 
 import json
 from collections.abc import Iterator
@@ -25,6 +25,12 @@ def known_data(folder: Path) -> Iterator[tuple[str, str | None]]:
             yield from _of_run(values.get("config"))
         case "vitrail-finetune":
             yield from _of_plan(values.get("plan"))
+        case "vitrail-selftrain":
+            plan = values.get("plan")
+            yield from _of_plan(plan)
+            images = _texts(plan.get("unlabelled") if isinstance(plan, dict) else None)
+            if "data" in images:
+                yield images["data"], images.get("root")
         case "vitrail-transfer":
             for pair in _items(values.get("pairs")):
                 yield from _of_plan(pair.get("plan"))

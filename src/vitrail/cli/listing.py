@@ -97,7 +97,7 @@ def _recipe(row: Row) -> dict:
         length, rates, weight_decay = _length(made.train), made.learning_rates, made.optim.weight_decay
     return {
         "recipe": row.name,
-        "group": _WITHOUT_LABELS if isinstance(row, MaskedRow) else _GROUPS[row.source],
+        "group": _WITHOUT_LABELS if isinstance(row, MaskedRow) else _GROUPS.get(row.source, _WITHOUT_LABELS),
         "data": row.data,
         "length": length,
         "learning_rates": list(rates),

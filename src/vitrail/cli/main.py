@@ -17,6 +17,10 @@ from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailErro
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("vitrail.cli.train", "a network from scratch, by a recipe; or go on with a run"),
     "finetune": ("vitrail.cli.finetune", "any model to your images: sweep, retrain, mean over seeds"),
+    "selftrain": (
+        "vitrail.cli.selftrain",
+        "learn from images without labels too: a teacher labels them, a noised student learns",
+    ),
     "transfer": ("vitrail.cli.transfer", "models to a list of data sets, in one table under the paper's"),
     "evaluate": ("vitrail.cli.evaluate", "how good models are: accuracy, classes, confusions, calibration"),
     "predict": ("vitrail.cli.predict", "what images show, with probabilities; or their features"),

@@ -92,6 +92,8 @@ def _single(path: Path, kind: str, out: Path | None, findings: "Findings | None"
 
     if kind == "finetune":
         return _finetuning(path, out, findings)
+    if kind == "selftrain":
+        return _selftraining(path, out, findings)
     if kind in ("transfer", "vtab"):
         return _table(path, kind, out)
     if kind == "model":
@@ -121,6 +123,26 @@ def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Pa
     newest = begun[-MOST_RUNS:]
     stories = [_story(run) for run in newest]
     lead = f"A fine-tuning that has not come to its end: the newest {len(newest)} of the runs that have begun."
+    write_page(out or folder.report, versus_page(stories, title=path.resolve().name, lead=lead))
+    return out or folder.report
+
+
+def _selftraining(path: Path, out: Path | None, findings: "Findings | None") -> Path:
+    """The page of its student; of several rounds, their students beside each other."""
+    from vitrail.report import write_report
+    from vitrail.report.versus import MOST_RUNS, versus_page
+    from vitrail.report.write import write_page
+    from vitrail.selftrain.folder import SelftrainFolder, read_plan
+
+    folder = SelftrainFolder(path)
+    rounds = [folder.round(number) for number in range(1, read_plan(folder).rounds + 1)]
+    begun = [run for run in rounds if run.log.is_file()][-MOST_RUNS:]
+    if not begun:
+        raise UsageError("no student has begun", where=str(path), fix=f"Go on with it: {folder.resume_command}")
+    if len(begun) == 1:
+        return write_report(begun[0], findings=findings, out=out or folder.report)
+    stories = [_story(run.path) for run in begun]
+    lead = "A self-training: the students of its rounds, each taught by the one before it."
     write_page(out or folder.report, versus_page(stories, title=path.resolve().name, lead=lead))
     return out or folder.report
 
@@ -189,6 +211,7 @@ def _story(path: Path) -> "Story":
 _KINDS = {
     "vitrail-run/": "run",
     "vitrail-finetune/": "finetune",
+    "vitrail-selftrain/": "selftrain",
     "vitrail-transfer/": "transfer",
     "vitrail-vtab/": "vtab",
     "vitrail/": "model",

@@ -33,12 +33,23 @@ from vitrail.cli.words import (
     refuse_derived,
     with_short_names,
 )
-from vitrail.config import AugmentConfig, DataConfig, MaskingConfig, OptimConfig, RunConfig, ScheduleConfig, TrainConfig
+from vitrail.config import (
+    AugmentConfig,
+    DataConfig,
+    MaskingConfig,
+    ModelConfig,
+    OptimConfig,
+    PeerConfig,
+    RunConfig,
+    ScheduleConfig,
+    TrainConfig,
+    peer_name,
+)
 from vitrail.config.training import Parallel
 from vitrail.config.values import replace
 from vitrail.data.sources.files import user_path
 from vitrail.errors import UsageError
-from vitrail.recipes import RECIPES, Recipe, recipe
+from vitrail.recipes import RECIPES, Recipe, recipe, with_peer
 
 if TYPE_CHECKING:
     import torch
@@ -114,7 +125,7 @@ class MaskedOptions(Options[Model]):
 
 
 def run_words(words: Sequence[str]) -> None:
-    """Run `vitrail train RECIPE --data D ...`, or `vitrail train --resume RUN`."""
+    """Run `vitrail train RECIPE --data D ...`, the same with timm:NAME for RECIPE, or `vitrail train --resume RUN`."""
     processes, words = split_processes(words)
     if processes is not None and not {"-h", "--help"} & set(words):
         launch("train", words, processes)
@@ -130,7 +141,7 @@ def run_words(words: Sequence[str]) -> None:
     rest = with_short_names(rest)
     _ensure_recipe(name)
     refuse_derived(rest)
-    chosen = recipe(name or _recipe_for(rest))
+    chosen = chosen_recipe(name, rest)
     if chosen.model is None:
         raise UsageError(
             f"{chosen.name} is a recipe for fine-tuning",
@@ -143,10 +154,32 @@ def run_words(words: Sequence[str]) -> None:
         prog=f"vitrail train {name or '[RECIPE]'}",
         description=f"{kind.__doc__} {SHORT_NAMES} `vitrail train --resume RUN` goes on with a run, and with "
         "--help behind it lists what may then differ.",
-        default=_defaults(chosen, rest),
+        default=defaults(chosen, rest),
         config=(tyro.conf.AvoidSubcommands,),
     )
+    ensure_buildable(options.model, options.image_size)
     start(options, chosen, rest)
+
+
+def chosen_recipe(name: str | None, words: list[str]) -> Recipe:
+    """The recipe of this name; without one that of the data, with the network that the name says in place of ours."""
+    peer = None if name is None else peer_name(name)
+    if peer is None:
+        return recipe(name or recipe_for(words))
+    if peer.tag is not None:
+        raise UsageError(
+            f"{peer.tag!r} names weights, and training starts with fresh ones",
+            fix=f"`vitrail finetune {name}` uses them; leave .{peer.tag} away to train from scratch.",
+        )
+    return with_peer(recipe(recipe_for(words)), peer)
+
+
+def ensure_buildable(model: ModelConfig, image_size: int | None) -> None:
+    """A name or a size that another package does not take is told before any image is read."""
+    if isinstance(model, PeerConfig):
+        from vitrail.models.peer import ensure_takes_size
+
+        ensure_takes_size(replace(model, {"image_size": image_size} if image_size else {}, kind="model"))
 
 
 def _ensure_recipe(name: str | None) -> None:
@@ -290,7 +323,7 @@ def _go_on(options: Resume, placement: "Placement", device: "torch.device", *, t
     train_and_report(session, folder, track=track)
 
 
-def _recipe_for(words: list[str]) -> str:
+def recipe_for(words: list[str]) -> str:
     """Without a recipe, the data says which."""
     if "--help" in words or "-h" in words:
         return _FOLDER
@@ -304,7 +337,8 @@ def _recipe_for(words: list[str]) -> str:
     return _BY_DATA.get(data, _FOLDER)
 
 
-def _defaults(chosen: Recipe, words: list[str]) -> Options:
+def defaults(chosen: Recipe, words: list[str]) -> Options:
+    """What a recipe says, with the length as it was typed."""
     train = chosen.train
     if "--train.epochs" in words and "--train.steps" not in words:
         train = dataclasses.replace(train, steps=None, epochs=1)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from vitrail.cli.progress import duration, progress
 from vitrail.cli.terminal import console, printable, short_count
 from vitrail.cli.words import is_given
-from vitrail.config import DataConfig, RunConfig, TrainConfig, VitConfig, times, to_json
+from vitrail.config import DataConfig, PeerConfig, RunConfig, TrainConfig, VitConfig, times, to_json
 from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.files import user_path
 from vitrail.data.sources.source import Source
@@ -73,8 +73,8 @@ def _located(name: str) -> str:
     if kind == "vtab" and "=" in rest:
         task, _, source = rest.partition("=")
         return f"{kind}{colon}{task}={_located(source)}"
-    if kind == "wds" and colon and "://" not in name:
-        return f"wds:{_absolute(rest)}"
+    if (kind == "wds" and colon and "://" not in name) or (kind == "taught" and rest):
+        return f"{kind}:{_absolute(rest)}"
     path = user_path(name)
     return str(path.resolve()) if path.exists() else name
 
@@ -116,8 +116,9 @@ def _taken(path: Path) -> RunFolder:
     """The folder of a name that someone asked for and that is there: only an empty one will do."""
     folder = RunFolder(path)
     if folder.config.is_file():
-        is_finetuning = "vitrail-finetune/" in folder.config.read_text(encoding="utf-8", errors="replace")[:200]
-        command = folder.resume_command.replace("train", "finetune", 1) if is_finetuning else folder.resume_command
+        begins = folder.config.read_text(encoding="utf-8", errors="replace")[:200]
+        verb = next((verb for verb in ("finetune", "selftrain") if f"vitrail-{verb}/" in begins), "train")
+        command = folder.resume_command.replace("train", verb, 1)
         raise UsageError(
             "there is a run already", where=str(path), fix=f"Go on with it ({command}), or choose another --name."
         )
@@ -294,6 +295,8 @@ def say_next(folder: RunFolder, *, is_labelled: bool = True) -> None:
 def _network(config: RunConfig) -> str:
     model = config.model
     size = f"{times(model.image_size)} px"
+    if isinstance(model, PeerConfig):
+        return f"{model.name} of {model.package}, {size}"
     if not isinstance(model, VitConfig):
         return f"BiT ResNet with {sum(model.blocks)} units, {size}"
     stem = "" if model.backbone is None else " behind convolutions"

@@ -205,8 +205,8 @@ class _Work:
     def all(self, wanted: set[tuple[str, str]]) -> None:
         """Do those of the folder that are wanted, show the table as it fills, and say in the end what is missing."""
         from vitrail.evaluate.real import read_real
+        from vitrail.train.whole import held, stoppable
         from vitrail.transfer.pairs import read_pairs
-        from vitrail.transfer.whole import held, stoppable
 
         with (
             held(self._folder, self._processes),

@@ -7,6 +7,7 @@ from vitrail.config.checks import pair, times
 from vitrail.config.data import DataConfig
 from vitrail.config.decoding import DecodePolicy
 from vitrail.config.masking import MaskingConfig
+from vitrail.config.peer import PeerConfig, PeerName, peer_name
 from vitrail.config.preprocessing import PRESETS, Preprocessing, preset
 from vitrail.config.run import RunConfig
 from vitrail.config.serve import ServeConfig
@@ -14,7 +15,7 @@ from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.values import from_json, replace, to_json
 from vitrail.config.vit import VitConfig
 
-ModelConfig = VitConfig | BitConfig
+ModelConfig = VitConfig | BitConfig | PeerConfig
 
 __all__ = [
     "PRESETS",
@@ -28,6 +29,8 @@ __all__ = [
     "MaskingConfig",
     "ModelConfig",
     "OptimConfig",
+    "PeerConfig",
+    "PeerName",
     "Preprocessing",
     "ResNetConfig",
     "RunConfig",
@@ -37,6 +40,7 @@ __all__ = [
     "VitConfig",
     "from_json",
     "pair",
+    "peer_name",
     "preset",
     "replace",
     "times",

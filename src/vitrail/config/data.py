@@ -14,7 +14,7 @@ class DataConfig:
     """The data of a run."""
 
     data: str
-    """A folder, a .csv, a packed copy, a known name, hf:NAME, wds:SHARDS or vtab:TASK."""
+    """A folder, a .csv, a packed copy, a known name, hf:NAME, wds:SHARDS, vtab:TASK or taught:FOLDER."""
     root: str | None = None
     """Where the files of a known data set are."""
     download: bool = False

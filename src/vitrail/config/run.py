@@ -6,6 +6,7 @@ from vitrail.config.augment import AugmentConfig
 from vitrail.config.bit import BitConfig
 from vitrail.config.data import DataConfig
 from vitrail.config.masking import MaskingConfig
+from vitrail.config.peer import PeerConfig
 from vitrail.config.preprocessing import Preprocessing
 from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.vit import VitConfig
@@ -17,7 +18,7 @@ class RunConfig:
 
     recipe: str
     """The row it came from."""
-    model: VitConfig | BitConfig
+    model: VitConfig | BitConfig | PeerConfig
     preprocessing: Preprocessing
     data: DataConfig
     augment: AugmentConfig

@@ -28,12 +28,12 @@ class OpenOptions:
 
 
 def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | None = None) -> Source:
-    """Open a folder, a CSV, a packed copy, a known name, hf:NAME, wds:SHARDS or vtab:TASK.
+    """Open a folder, a CSV, a packed copy, a known name, hf:NAME, wds:SHARDS, vtab:TASK or taught:FOLDER.
 
     `split` may be a part such as "train[:98%]".
     """
     options = options or OpenOptions()
-    if not str(data).removeprefix("hf:").removeprefix("wds:").removeprefix("vtab:").strip():
+    if not str(data).removeprefix("hf:").removeprefix("wds:").removeprefix("vtab:").removeprefix("taught:").strip():
         raise UsageError(f"the data is {str(data)!r}", wanted="a path or a name")
     part = parse_part(split)
     part = replace(part, split="+".join(map(canonical_split, part.split.split("+"))))
@@ -55,6 +55,10 @@ def _open_split(data: str, split: str, options: OpenOptions) -> Source:
         from vitrail.data.vtab.open import open_task
 
         return open_task(data.removeprefix("vtab:"), split, root=options.root, download=options.download)
+    if data.startswith("taught:"):
+        from vitrail.data.sources.taught import open_taught
+
+        return open_taught(data.removeprefix("taught:"), split, options)
     path = user_path(data)
     if path.exists():
         return _open_path(path, split, options)

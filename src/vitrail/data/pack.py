@@ -144,7 +144,14 @@ def _check(sources: dict[str, Source], target: Path, options: PackOptions) -> No
         raise UsageError(f"quality is {options.quality}", wanted="a number from 1 to 100")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UsageError("there is something already", where=str(target), fix="Choose a folder that is not there.")
-    for split in sources:
+    for split, source in sources.items():
+        if source.labels.shares is not None:
+            raise UsageError(
+                "the labels are shares, which a packed copy has no place for",
+                wanted="a class of each image",
+                where=source.name,
+                fix="Pack the labelled and the unlabelled images, and use the copies for `vitrail selftrain`.",
+            )
         if not parse_part(split).is_whole:
             fix = f"Pack the whole split; {split!r} can then be taken of the copy."
             raise UsageError(f"the split to pack is {split!r}", wanted="a whole one", fix=fix)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitrail.config import BitConfig, times
+from vitrail.config import VitConfig, times
 from vitrail.data import Preparation
 from vitrail.errors import DataError, VitrailError
 from vitrail.export.agree import allowed_difference, largest_difference
@@ -102,7 +102,7 @@ def other_sizes(model: Classifier) -> tuple[tuple[int, int], tuple[int, int]]:
     """Two sizes beside its own that show whether a file for any size is one: larger, and wider than high."""
     config = model.config
     height, width = config.image_size
-    step = (32, 32) if isinstance(config, BitConfig) else config.pixels_per_patch
+    step = config.pixels_per_patch if isinstance(config, VitConfig) else (32, 32)
     # Half a patch more must be dropped, as the original does.
     return (height + 2 * step[0] + step[0] // 2, width + 2 * step[1]), (height, 2 * width)
 

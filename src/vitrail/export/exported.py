@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vitrail.config import BitConfig, times
+from vitrail.config import VitConfig, times
 from vitrail.errors import DataError, UsageError
 from vitrail.export.entries import described_by, export_entry
 from vitrail.export.onnx_read import open_onnx, read_onnx_entries
@@ -131,7 +131,7 @@ def _shape(sides: tuple[int | None, ...]) -> str:
 def _checked(opened: Opened, described: Described, any_size: bool, where: str) -> Run:
     """Refuse images that the network was not made for and answers it cannot give, in our words."""
     config = described.config
-    smallest = (1, 1) if isinstance(config, BitConfig) else config.pixels_per_patch
+    smallest = config.pixels_per_patch if isinstance(config, VitConfig) else (1, 1)
 
     def checked(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if images.dtype != np.float32 or images.ndim != 4 or not len(images):

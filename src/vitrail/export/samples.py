@@ -87,7 +87,7 @@ def _data_config(folder: Path) -> DataConfig | None:
     try:
         record = sidecar(folder) if folder.is_dir() else {}
         kind = str(record.get("format", ""))
-        if kind.startswith("vitrail-finetune/"):
+        if kind.startswith(("vitrail-finetune/", "vitrail-selftrain/")):
             runs = sorted(path.parent for path in folder.glob("*/config.json") if path.parent.name != "model")
             return next((found for run in runs if (found := _data_config(run)) is not None), None)
         if not kind.startswith("vitrail-run/"):

@@ -19,7 +19,7 @@ from vitrail.export.openvino_file import add_openvino_entry, write_openvino
 from vitrail.export.pt2_file import add_pt2_entry, write_pt2
 from vitrail.export.samples import Samples
 from vitrail.export.weights_hash import weights_hash
-from vitrail.models import Classifier
+from vitrail.models import Classifier, PeerNetwork
 from vitrail.weights.checkpoint import from_model, without_tensors
 
 KINDS = ("onnx", "openvino", "torch")
@@ -43,6 +43,11 @@ def export_model(
     `written` is called between writing and comparing.
     """
     ensure_target(target, kind, overwrite)
+    if kind == "torch" and isinstance(model, PeerNetwork):
+        raise UsageError(
+            f"{model.config.title} is no network of ours, and only files of those are opened again as .pt2",
+            wanted="--to onnx or --to openvino",
+        )
     model = model.cpu().float().eval()
     # An image that cannot be read is told before the long work.
     images = samples.prepared(preparation, samples.count)

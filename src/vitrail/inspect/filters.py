@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vitrail.config.checks import positive
 from vitrail.errors import UsageError
 from vitrail.inspect.looking import finite
-from vitrail.models import BitResNet, VisionTransformer
+from vitrail.models import BitResNet, PeerNetwork, VisionTransformer
 from vitrail.models.conv_stem import ConvStem
 from vitrail.models.resnet import ResNet
 from vitrail.models.standardised_conv import StandardisedConv2d
@@ -65,6 +65,8 @@ def _first_layer(model: nn.Module) -> tuple[str, Tensor]:
     """The filters that read pixels, and their name."""
     if isinstance(model, BitResNet):
         return "root convolution", _applied(model.root)
+    if isinstance(model, PeerNetwork):
+        return "first convolution", _first_convolution(model)
     if not isinstance(model, VisionTransformer):
         raise UsageError(f"{type(model).__name__} is no network of ours", wanted="a Vision Transformer, hybrid or BiT")
     backbone = model.embedding.backbone
@@ -73,6 +75,13 @@ def _first_layer(model: nn.Module) -> tuple[str, Tensor]:
     if isinstance(backbone, ConvStem):
         return "first convolution of the stem", backbone.layers[0].convolution.weight  # type: ignore[union-attr]
     return "patch embedding", model.embedding.projection.weight
+
+
+def _first_convolution(model: PeerNetwork) -> Tensor:
+    found = next((part for part in model.body.modules() if isinstance(part, nn.Conv2d)), None)
+    if found is None or found.in_channels != model.config.channels:
+        raise UsageError(f"{model.config.title} does not begin with a convolution", wanted="filters that read pixels")
+    return found.weight
 
 
 def _applied(convolution: nn.Module) -> Tensor:

@@ -7,12 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from vitrail.errors import DataError, UsageError
-from vitrail.models import Classifier, VisionTransformer
+from vitrail.models import Classifier, PeerNetwork, VisionTransformer
 
 # Numbers that the tokens of all layers may take at a time: a quarter of a gigabyte of float32.
 _MOST_NUMBERS = 2**26
 # What a block holds beside its input and output, in widths of a token: normed tokens, q, k and v, the wide MLP.
 _WIDTHS_OF_A_BLOCK = 12
+
+# Images at a time through a network whose widths are not known here.
+_OF_ANOTHER_PACKAGE = 32
 
 
 class NoAttention(UsageError):
@@ -22,8 +25,9 @@ class NoAttention(UsageError):
 def transformer(model: nn.Module, what: str) -> VisionTransformer:
     """The model, where it is one with attention; `what` is the thing that needs it."""
     if not isinstance(model, VisionTransformer):
+        shows = f"{model.config.title} shows no" if isinstance(model, PeerNetwork) else f"{type(model).__name__} has no"
         raise NoAttention(
-            f"{type(model).__name__} has no attention, so there is no {what}",
+            f"{shows} attention, so there is no {what}",
             wanted="a Vision Transformer or a hybrid",
             fix="The filters of its first convolution can be seen, and occlusion works with every network.",
         )
@@ -74,6 +78,8 @@ def in_parts(model: Classifier, images: Tensor) -> Iterator[Tensor]:
 
 def images_at_a_time(model: Classifier) -> int:
     """How many images go through the network together."""
+    if isinstance(model, PeerNetwork):
+        return _OF_ANOTHER_PACKAGE
     config = model.config
     layers = config.depth if isinstance(model, VisionTransformer) else 1
     return max(1, _MOST_NUMBERS // (config.tokens * config.width * (layers + _WIDTHS_OF_A_BLOCK)))

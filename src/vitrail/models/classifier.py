@@ -7,11 +7,11 @@ from typing import Any, Generic, TypeVar
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitrail.config import BitConfig, Preprocessing, VitConfig
+from vitrail.config import BitConfig, PeerConfig, Preprocessing, VitConfig
 from vitrail.errors import UsageError
 from vitrail.models.fixed_table import FixedTable
 
-Config = TypeVar("Config", VitConfig, BitConfig)
+Config = TypeVar("Config", VitConfig, BitConfig, PeerConfig)
 
 
 class Classifier(nn.Module, ABC, Generic[Config]):

@@ -14,6 +14,7 @@ from vitrail.models.conv_stem import ConvStem
 from vitrail.models.embedding import PatchEmbedding
 from vitrail.models.empty import build_empty
 from vitrail.models.live_memory import LiveMemory
+from vitrail.models.peer import PeerNetwork
 from vitrail.models.resnet import ResNet
 from vitrail.models.vit import VisionTransformer
 
@@ -54,7 +55,7 @@ def measure_cost(config: ModelConfig, batch: int = 1) -> Cost:
         outputs: dict[str, tuple[int, ...]] = {}
         handles = [module.register_forward_hook(_remember(outputs, name)) for name, module in _parts(model)]
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            _count_every_token(model, images)
+            _count_every_token(model.eval(), images)
         for handle in handles:
             handle.remove()
         flops = {name: sum(counts.values()) for name, counts in counter.get_flop_counts().items()}
@@ -78,9 +79,16 @@ def measure_cost(config: ModelConfig, batch: int = 1) -> Cost:
             parameters=_parameters(model),
             macs=counter.get_total_flops() // 2,
             inference_bytes=_peak_bytes(model, images),
-            training_bytes=_saved_bytes(model, images),
+            training_bytes=_training_bytes(model, images),
             layers=(*loose, *modules),
         )
+
+
+def kept_bytes(config: ModelConfig) -> int:
+    """Float32 activations of one image that a forward pass keeps for the backward pass."""
+    model = build_empty(config)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return _training_bytes(model.to_empty(device="cpu"), torch.empty(1, config.channels, *config.image_size))
 
 
 def _count_every_token(model: nn.Module, images: Tensor) -> None:
@@ -96,7 +104,8 @@ def _count_every_token(model: nn.Module, images: Tensor) -> None:
 def _parts(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The layers people know by name: containers and backbones are opened, dropout is left out."""
     for name, child in model.named_children():
-        opened = isinstance(child, nn.ModuleList | nn.Sequential | ResNet | ConvStem)
+        is_body = isinstance(model, PeerNetwork) and name == "body"
+        opened = is_body or isinstance(child, nn.ModuleList | nn.Sequential | ResNet | ConvStem)
         if opened or (isinstance(child, PatchEmbedding) and child.backbone is not None):
             yield from _parts(child, f"{prefix}{name}.")
         elif not isinstance(child, nn.Dropout):
@@ -108,10 +117,18 @@ def _parameters(module: nn.Module) -> int:
 
 
 def _remember(outputs: dict[str, tuple[int, ...]], name: str) -> Any:
-    def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
-        outputs[name] = tuple(output.shape)
+    def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        # Parts of other packages' networks may give several.
+        outputs[name] = tuple(output.shape) if isinstance(output, Tensor) else ()
 
     return hook
+
+
+def _training_bytes(model: nn.Module, images: Tensor) -> int:
+    if len(images) == 1 and isinstance(model, PeerNetwork):
+        # A BatchNorm over a single cell needs two.
+        return _saved_bytes(model, images.expand(2, -1, -1, -1)) // 2
+    return _saved_bytes(model, images)
 
 
 def _saved_bytes(model: nn.Module, images: Tensor) -> int:

@@ -2,8 +2,9 @@
 
 from vitrail.recipes.expand import RECIPES, recipe
 from vitrail.recipes.expanded import Recipe
+from vitrail.recipes.peer import with_peer
 from vitrail.recipes.rows import AugRegRow, FinetuneRow, MaskedRow, PretrainRow, Row, RuleRow, Score, SmallRow
-from vitrail.recipes.rules import folder_recipe, hyperrule_recipe
+from vitrail.recipes.rules import folder_recipe, hyperrule_recipe, masked_recipe
 
 __all__ = [
     "RECIPES",
@@ -18,5 +19,7 @@ __all__ = [
     "SmallRow",
     "folder_recipe",
     "hyperrule_recipe",
+    "masked_recipe",
     "recipe",
+    "with_peer",
 ]

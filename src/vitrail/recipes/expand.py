@@ -20,6 +20,7 @@ _ROWS: tuple[Row, ...] = (
     *small.SMALL,
     *masked.MASKED,
     rules.FOLDER,
+    rules.MASKED,
 )
 RECIPES: dict[str, Row] = {row.name: row for row in _ROWS}
 
@@ -75,6 +76,7 @@ def _pretraining_network(row: PretrainRow) -> ModelConfig:
     head = {"num_classes": pretraining.NUM_CLASSES[row.data], "head_bias": pretraining.HEAD_BIAS}
     if isinstance(network, BitConfig):
         return replace(network, **head)
+    assert isinstance(network, VitConfig)
     # The 2020 pre-training head: one hidden tanh layer as wide as the tokens (3.1 and D.3).
     return replace(network, **head, dropout=row.dropout, pre_logits=network.width)
 

@@ -32,6 +32,8 @@ class Recipe:
     """Share of the training images to measure on; none for the val split, or a tenth where there is none."""
     model: ModelConfig | None = None
     """None when the network is whatever is being fine-tuned."""
+    stochastic_depth: float | None = None
+    """Of a Vision Transformer that is fine-tuned; none leaves it as it is."""
     masking: MaskingConfig | None = None
     """What is hidden and predicted, where there are no labels to learn."""
     score: Score | None = None

@@ -15,6 +15,7 @@ from vitrail.config import (
     VitConfig,
     preset,
 )
+from vitrail.recipes import augmentation
 from vitrail.recipes.rows import Score, SmallRow
 from vitrail.zoo import zoo_row
 
@@ -76,16 +77,6 @@ MNIST = SmallRow(
 CIFAR_PREPROCESSING = Preprocessing(
     mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616), interpolation="bilinear"
 )
-_CIFAR_AUGMENT = AugmentConfig(
-    crop="pad",
-    pad=4,
-    randaugment_layers=1,
-    randaugment_magnitude=9.0,
-    mixup=0.8,
-    cutmix=1.0,
-    mixing=0.5,
-    erasing=0.25,
-)
 CIFAR_NETWORK = VitConfig(
     width=256,
     depth=9,
@@ -128,7 +119,7 @@ def _cifar(classes: int, network: VitConfig, prefix: str, score: Score | None = 
         epochs=600,
         label_smoothing=0.1,
         average=0.9998,
-        augment=_CIFAR_AUGMENT,
+        augment=augmentation.SMALL,
         preprocessing=CIFAR_PREPROCESSING,
         held_out=0.02,
         for_gpu=True,

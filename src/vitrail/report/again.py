@@ -70,6 +70,15 @@ def next_commands(story: Story) -> list[tuple[str, str]]:
         return [anew, check]
     if story.done is None:
         return [(story.resume, "goes on exactly where the run stopped"), anew, check]
+    if story.record.config.masking is not None:
+        return [
+            (f"vitrail finetune {run} --data FOLDER", "teaches it your classes"),
+            (f"vitrail fewshot {run} --data FOLDER", "how much a few images of each class teach, on its features"),
+            (f"vitrail inspect {run} IMAGES", "where it looks and what it has learnt, as the figures of the paper"),
+            (f"vitrail report {run} OTHER_RUN", "two runs beside each other: settings and curves"),
+            (f"vitrail info {run}", "what the network is and costs, layer by layer"),
+            check,
+        ]
     return [
         (f"vitrail predict {run} IMAGES", "what it says about images"),
         (f"vitrail serve {run}", "the same in a browser, with where it looks"),

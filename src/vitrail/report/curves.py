@@ -21,8 +21,11 @@ def charts(story: Story) -> dict[str, Chart]:
     learnt, seen = story.training, story.evaluations
     losses = [Line("training", "s0", points(learnt, "loss")), Line("held-out", "s1", points(seen, "loss"))]
     shares = [Line("training", "s0", points(learnt, "accuracy")), Line("held-out", "s1", points(seen, "accuracy"))]
+    masking, few_shot = story.record.config.masking, []
     if story.few_shots:
-        shares.append(Line(f"{story.few_shots[-1]['shots']}-shot", "s2", points(story.few_shots, "accuracy")))
+        few_shot.append(Line(f"{story.few_shots[-1]['shots']}-shot", "s2", points(story.few_shots, "accuracy")))
+    if masking is None:
+        shares += few_shot
     rates = [Line("learning rate", "s2", planned_rates(story))]
     speeds = [Line("images/s", "s0", points(learnt, "images_per_second"))]
     waits = [Line("waiting", "s1", points(learnt, "data_wait"))]
@@ -47,14 +50,24 @@ def charts(story: Story) -> dict[str, Chart]:
 
     made = {
         "loss": drawn("Loss", losses, loss_axis, lambda value: f"{value:.4g}"),
-        "accuracy": drawn("Accuracy", shares, share_axis, percent, tick=percent_tick, star=star),
+        "accuracy": drawn(share_title(story), shares, share_axis, percent, tick=percent_tick, star=star),
         "learning-rate": drawn("Learning rate", rates, from_zero, lambda value: f"{value:.3g}", **_SMALL),
         "speed": drawn("Images per second", speeds, from_zero, lambda value: f"{value:,.0f}", **_SMALL),
         "data-wait": drawn(
             "Share of time waiting for data", waits, _share_from_zero, percent, tick=percent_tick, **_SMALL
         ),
     }
+    if masking is not None:
+        # Classes that it has not learnt are another matter than patches, and what the whole is for.
+        title = f"Few-shot accuracy on {story.record.config.data.few_shot}"
+        made["few-shot"] = drawn(title, few_shot, share_axis, percent, tick=percent_tick)
     return {name: chart for name, chart in made.items() if any(line.points for line in chart.lines)}
+
+
+def share_title(story: Story) -> str:
+    """What the share beside the loss is called."""
+    masking = story.record.config.masking
+    return "Accuracy" if masking is None else masking.guessed.capitalize()
 
 
 def points(records: list[Record], name: str) -> list[Point]:
@@ -81,7 +94,7 @@ def planned_rates(story: Story) -> list[Point]:
 
 def explanation(story: Story) -> str:
     """Why the two losses cannot be compared as they are, where that is so."""
-    train, augment = story.record.config.train, story.record.config.augment
+    train, augment, masking = story.record.config.train, story.record.config.augment, story.record.config.masking
     if not story.evaluations or not story.training:
         return ""
     causes = [
@@ -91,7 +104,8 @@ def explanation(story: Story) -> str:
     ]
     averaged = "the averaged weights" if train.average else "the weights of that step"
     harder = f"with {_listed(causes)}, " if causes else ""
-    return f"Training: {harder}mean since the line before. Held-out: plain images, {averaged}."
+    hidden = "" if masking is None else ", the same patches hidden every time"
+    return f"Training: {harder}mean since the line before. Held-out: plain images{hidden}, {averaged}."
 
 
 def _listed(words: list[str]) -> str:

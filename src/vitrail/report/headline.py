@@ -4,11 +4,12 @@ from statistics import median
 
 import torch
 
-from vitrail.config import BitConfig, ModelConfig, ResNetConfig, times
+from vitrail.config import BitConfig, ModelConfig, PeerConfig, ResNetConfig, times
 from vitrail.data.check.words import counted, number, text
 from vitrail.evaluate import interval
 from vitrail.models import build
 from vitrail.report.curves import points
+from vitrail.report.hidden import hidden_score
 from vitrail.report.numbers import duration, is_number, loss_words, percent
 from vitrail.report.story import Story
 from vitrail.report.summary import account, score
@@ -39,6 +40,9 @@ def state(story: Story) -> str:
 
 def hero(story: Story) -> str:
     """The headline number with its count, the sentence behind it, and the other numbers of the run."""
+    if story.record.config.masking is not None:
+        how = f'<p class="how">{text(selection(story))}</p>'
+        return f'<section class="hero">{hidden_score(story)}{how}{_cards(story)}</section>'
     what = "have a right first guess" if _is_multi(story) else "are right at the first guess"
     if whole := story.summary:
         return f'<section class="hero">{score(whole, what)}<p class="how">{account(whole)}</p>{_cards(story)}</section>'
@@ -113,7 +117,10 @@ def split_words(story: Story) -> str:
 
 def network_words(config: ModelConfig) -> str:
     """A network in one line."""
-    size = f"{times(config.image_size)} px, {counted(config.num_classes, 'class', 'classes')}"
+    classes = counted(config.num_classes, "class", "classes") if config.num_classes else "no head"
+    size = f"{times(config.image_size)} px, {classes}"
+    if isinstance(config, PeerConfig):
+        return f"{config.name} of {config.package}, {size}"
     if isinstance(config, BitConfig):
         return f"ResNet of {sum(config.blocks)} units, width {config.width}, {size}"
     behind = ""
@@ -134,7 +141,7 @@ def _cards(story: Story) -> str:
         images = counted(best["images"], "held-out image") if is_number(best.get("images")) else "held-out images"
         cards.append((percent(best["accuracy"]), f"best on {images}, {where}"))
     if metrics is not None:
-        if len(record.classes) > _TOP:
+        if len(record.classes) > _TOP and record.config.masking is None:
             cards.append((percent(metrics.top5), f"{split_words(story)}, within five guesses{of_seed}"))
         cards.append((loss_words(metrics.loss, 3), f"{split_words(story)} loss{of_seed}"))
     seconds = whole.seconds if whole else story.done.get("seconds") if story.done else None

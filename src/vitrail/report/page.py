@@ -18,6 +18,7 @@ from vitrail.report.document import Section, document
 from vitrail.report.events import sentences
 from vitrail.report.findings import findings_parts
 from vitrail.report.headline import header, hero, split_words, stop_words
+from vitrail.report.hidden import hidden_sections
 from vitrail.report.numbers import percent
 from vitrail.report.parts import calibration_section, figure_sections, mistakes_section, notes_section
 from vitrail.report.pictures import Pictures
@@ -25,7 +26,7 @@ from vitrail.report.story import Story
 from vitrail.report.summary import tables
 
 GENERATOR = "vitrail report"
-_WIDE = ("loss", "accuracy")
+_WIDE = ("loss", "accuracy", "few-shot")
 _READ = "Every file was read before the first step, and there was nothing to note."
 
 
@@ -54,7 +55,9 @@ def _sections(
         title = "Learning rates and seeds" if story.summary.rates else "Seeds"
         yield Section("whole", title, first, tables(story.summary))
     yield curves_section(story, charts)
-    if story.metrics is not None or story.left_out:
+    if story.record.config.masking is not None:
+        yield from hidden_sections(story)
+    elif story.metrics is not None or story.left_out:
         yield from _measured(story, subject)
     yield from figure_sections(subject, story.source, _so_far_words(story, subject))
     yield _data(story, findings)

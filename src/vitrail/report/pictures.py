@@ -42,15 +42,15 @@ class Pictures:
         is_small = max(image.size) <= SMALL
         if not is_small:
             image.thumbnail((side, side))
-        address = _address(image, is_small=is_small, exactly=is_small and side == LARGE)
-        if len(address) > self.room:
+        found = address(image, is_small=is_small, exactly=is_small and side == LARGE)
+        if len(found) > self.room:
             return '<span class="gone">left out: the page is full</span>'
-        self.room -= len(address)
+        self.room -= len(found)
         look = ' class="pixels"' if is_small else ""
-        return f'<img alt="{text(words)}"{look} src="{address}">'
+        return f'<img alt="{text(words)}"{look} src="{found}">'
 
 
-def _address(image: Image.Image, *, is_small: bool, exactly: bool) -> str:
+def address(image: Image.Image, *, is_small: bool, exactly: bool) -> str:
     """The image itself as an address; a few pixels may be kept exactly, and otherwise the shorter file is taken."""
     files = [] if exactly else [("jpeg", _file(image, "JPEG", quality=_QUALITY, optimize=True))]
     if is_small:

@@ -98,7 +98,7 @@ def gather(
     left_out = ""
     try:
         # A run that goes on has dropped its "done", and predictions in its folder are of an earlier model.
-        if answers is None and split is not None:
+        if answers is None and split is not None and record.config.masking is None:
             answers = read_answers(folder.path / "predictions.npz", len(record.classes))
         if answers is not None and split is not None:
             source = source if source is not None else reopen(record.config, split)

@@ -72,7 +72,7 @@ a { color: var(--accent); } nav a { text-decoration: none; padding: 4px 0; } nav
 a:focus-visible, summary:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 3px; }
 section { scroll-margin-top: 16px; }
 td, figcaption { word-break: keep-all; } .sortable td:first-child, .pairs td { min-width: 76px; }
-th, .sortable td, .pairs td { overflow-wrap: break-word; } .told { overflow-x: auto; }
+th, .sortable td, .pairs td { overflow-wrap: break-word; } .told, .across { overflow-x: auto; }
 th.n { text-align: right; padding-right: 0; } td.n, th.n { padding-left: 14px; } td.n, .bins td { white-space: nowrap; }
 .lead { overflow-wrap: anywhere; }
 .lead:last-child, details .shots { margin-bottom: 0; } details .shots { margin-top: 14px; }
@@ -95,6 +95,11 @@ th button[data-order]::after { content: " \\2191"; } th button[data-order=up]::a
 .drawn figcaption b { margin: 0; color: var(--ink); }
 .shots.small { gap: 14px 12px; } .shots.small figure { width: 92px; } .shots.small .frame { height: 84px; }
 .shots.small img.pixels { height: 76px; }
+table.hidden { border-collapse: separate; border-spacing: 8px; width: auto; } table.hidden td { padding: 0; border: 0; }
+table.hidden th { text-align: left; font-weight: 500; color: var(--soft); font-size: 13px; border: 0; }
+table.hidden th { min-width: 84px; white-space: normal; }
+table.hidden img { display: block; width: 96px; border-radius: 4px; }
+table.hidden img.pixels { image-rendering: pixelated; }
 figcaption .truth { display: block; font-weight: 600; }
 figcaption .truth::before { content: "is "; color: var(--soft); font-weight: 400; }
 figcaption .guess { display: block; color: var(--bad); }

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from vitrail.runtime.processes import total_
@@ -60,7 +61,7 @@ class Copies(Whole):
 def share_statistics(spread: Whole) -> None:
     """Running means and variances become the mean of those of all processes."""
     # Those of a frozen one stay as they are, to the last bit.
-    norms = [module for module in spread.model.modules() if isinstance(module, nn.BatchNorm2d) and module.training]
+    norms = [module for module in spread.model.modules() if isinstance(module, _BatchNorm) and module.training]
     values = [value for norm in norms for value in (norm.running_mean, norm.running_var) if value is not None]
     if not values:
         return

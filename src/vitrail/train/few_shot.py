@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitrail.config import DataConfig, DecodePolicy
 from vitrail.data import OpenOptions, Source, open_data
@@ -83,7 +83,7 @@ def _val(config: DataConfig, options: OpenOptions) -> Source:
 def score(
     few_shot: FewShot,
     subject: Subject,
-    network: Callable[[Tensor], Tensor],
+    features: Callable[[Tensor], Tensor],
     *,
     batch_size: int,
     workers: int,
@@ -92,23 +92,12 @@ def score(
 ) -> dict[str, Any]:
     """The share of test images that is right, as a mean over choices, by big_vision's closed form with its l2.
 
-    `network` is the subject's model with the weights to measure; features are what its head is given.
+    `features` are those of the subject's model with the weights to measure.
     """
-    seen: list[Tensor] = []
-    head: nn.Module = subject.model.head
-
-    def features(images: Tensor) -> Tensor:
-        network(images)
-        return seen.pop()
-
-    hook = head.register_forward_pre_hook(lambda _head, given: seen.append(given[0]))
-    try:
-        how = {"batch_size": batch_size, "workers": workers, "processes": processes, "advance": advance}
-        learnt, measured = (
-            extract_features(subject, source, network=features, **how) for source in (few_shot.learn, few_shot.test)
-        )
-    finally:
-        hook.remove()
+    how = {"batch_size": batch_size, "workers": workers, "processes": processes, "advance": advance}
+    learnt, measured = (
+        extract_features(subject, source, network=features, **how) for source in (few_shot.learn, few_shot.test)
+    )
     return processes.first_says(lambda: _counted(few_shot, learnt, measured, subject))
 
 

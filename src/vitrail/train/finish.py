@@ -11,6 +11,7 @@ from vitrail.evaluate import Metrics, Predictions, measure
 from vitrail.models import Classifier
 from vitrail.runtime.atomic import atomic_file
 from vitrail.train.folder import RunFolder
+from vitrail.train.hidden_pictures import write_hidden
 from vitrail.train.log import Log, finite
 from vitrail.train.session import Session
 from vitrail.weights.checkpoint import from_model
@@ -39,6 +40,8 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
         metrics = session.evaluate(source, advance)
         if is_first:
             _record(folder, load_model(folder.model), split, metrics)
+            if session.spread.has_all:
+                write_hidden(folder.path, session.see_hidden(source))
     elif source is not None:
         model = load_model(folder.model).to(session.device)
         predictions = session.classify(model, source, advance)

@@ -6,11 +6,12 @@ import platform
 import shlex
 import sys
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 import vitrail
-from vitrail.config import RunConfig, from_json, to_json
+from vitrail.config import ModelConfig, PeerConfig, RunConfig, from_json, to_json
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
@@ -65,6 +66,17 @@ class RunFolder(NamedFolder):
     def resume_command(self) -> str:
         """What to type to go on."""
         return f"vitrail train --resume {shlex.quote(str(self.path))}{also_processes()}"
+
+
+@dataclass(frozen=True)
+class PartFolder(RunFolder):
+    """A run that is part of a whole: who stopped it wants to go on with the whole."""
+
+    whole: str
+
+    @property
+    def resume_command(self) -> str:
+        return self.whole
 
 
 def also_processes() -> str:
@@ -126,13 +138,14 @@ def read_record(folder: NamedFolder, record: type[Record], format: str, what: st
     return from_json(record, values, where=where)
 
 
-def versions() -> dict[str, str]:
-    """What the numbers of a run may depend on."""
+def versions(model: ModelConfig | None = None) -> dict[str, str]:
+    """What the numbers of a run may depend on, with the package that builds its network where that is not ours."""
     import torch
 
     return {
         "vitrail": vitrail.__version__,
         "torch": torch.__version__,
+        **({model.package: metadata.version(model.package)} if isinstance(model, PeerConfig) else {}),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cuda": str(torch.version.cuda) if torch.cuda.is_available() else "",

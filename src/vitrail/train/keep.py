@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from vitrail.config import to_json
+from vitrail.data.sources.taught import lineage_of
 from vitrail.evaluate import Metrics
 from vitrail.models.masked import MaskedNetwork
 from vitrail.train.folder import RunFolder
@@ -36,6 +37,7 @@ def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metr
         "seed": config.train.seed,
         "loss": None if config.masking else config.train.loss,
         "masking": to_json(config.masking),
+        "taught": lineage_of(session.data.train),
         "averaged": session.average is not None,
     }
     measured = {} if metrics is None else {"held_out": finite(to_json(metrics))}

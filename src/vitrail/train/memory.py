@@ -7,10 +7,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from vitrail.config import ModelConfig, TrainConfig, VitConfig
+from vitrail.config import ModelConfig, PeerConfig, TrainConfig, VitConfig
 from vitrail.errors import UsageError, VitrailError
-from vitrail.models import bit, resnet
+from vitrail.models import PeerNetwork, bit, resnet
 from vitrail.models.block import Block
+from vitrail.models.cost import kept_bytes
 from vitrail.train.length import micro_batch, nearest_divisor
 
 # Larger pieces are no faster on a CPU, and fall out of its caches.
@@ -50,6 +51,8 @@ def _bytes_per_image(model: ModelConfig, train: TrainConfig) -> float:
     size = 2 if train.precision == "bfloat16" else 4
     height, width = model.image_size
     image = 4 * 4 * model.channels * height * width
+    if isinstance(model, PeerConfig):
+        return image + kept_bytes(model) * size / 4
     if not isinstance(model, VitConfig):
         # The early stages dominate: about three maps of 4 x width channels at a quarter of the side, per unit.
         return image + size * 3 * 4 * model.width * height * width / 16 * sum(model.blocks) / 2
@@ -69,6 +72,11 @@ def _free_bytes(device: torch.device) -> float:
 
 def checkpoint_blocks(model: nn.Module) -> None:
     """Keep only what enters each block, and compute the rest again in the backward pass (Chen et al., 2016)."""
+    if isinstance(model, PeerNetwork):
+        raise UsageError(
+            "checkpoint_activations is asked for",
+            wanted=f"a network of ours: the blocks of {model.config.title} are its own",
+        )
     for module in model.modules():
         if isinstance(module, Block | bit.Unit | resnet.Unit):
             module.forward = functools.partial(_recomputed, module.forward)  # type: ignore[method-assign]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitrail.config import BitConfig, OptimConfig
+from vitrail.config import OptimConfig, VitConfig
 from vitrail.errors import UsageError
-from vitrail.models import Classifier
+from vitrail.models import Classifier, PeerNetwork
 from vitrail.train.muon import Muon
 
 # Position tables and tokens are matrices, but no kernels.
@@ -48,8 +48,10 @@ def build_optimizer(
         groups.setdefault((place.is_kernel, matrices, scale), []).append(weights[place.name])
     if not groups:
         raise UsageError(f"freeze is {optim.freeze}", wanted="at least the head left to train")
-    if optim.optimizer == "muon" and isinstance(model.config, BitConfig):
-        raise UsageError("the optimiser is muon", wanted="adam or sgd for a ResNet, which has no transformer blocks")
+    if optim.optimizer == "muon" and not isinstance(model.config, VitConfig):
+        raise UsageError(
+            "the optimiser is muon", wanted="adam or sgd for a network that is no Vision Transformer of ours"
+        )
     listed = [
         {
             "params": parameters,
@@ -77,7 +79,7 @@ def learning(model: Classifier, optim: OptimConfig) -> tuple[Place, ...]:
     """The parameters that learn; the others are told that they do not."""
     found = []
     depth = _depth(model)
-    if optim.freeze > depth or (optim.freeze > 0 and isinstance(model.config, BitConfig)):
+    if optim.freeze > depth:
         raise UsageError(f"freeze is {optim.freeze}", wanted=f"at most the {depth} blocks of this network")
     for name, parameter in model.named_parameters():
         is_head = name.startswith("head.")
@@ -87,7 +89,7 @@ def learning(model: Classifier, optim: OptimConfig) -> tuple[Place, ...]:
         frozen = not is_head if optim.freeze == -1 else optim.freeze > 0 and layer <= optim.freeze
         parameter.requires_grad_(not frozen)
         if not frozen:
-            is_kernel = parameter.ndim > 1 and not _NOT_KERNELS.search(name)
+            is_kernel = parameter.ndim > 1 and _may_be_kernel(name, model)
             found.append(Place(name, is_kernel, depth + 1 - layer, _matrices(name) if block and is_kernel else 0))
     return tuple(found)
 
@@ -102,12 +104,19 @@ def moments(optimizer: torch.optim.Optimizer, weights: Mapping[str, Tensor]) -> 
     }
 
 
+def _may_be_kernel(name: str, model: Classifier) -> bool:
+    """Other packages have other names for tables and tokens, but all call a kernel a weight."""
+    if isinstance(model, PeerNetwork):
+        return name.endswith("weight")
+    return not _NOT_KERNELS.search(name)
+
+
 def _matrices(kernel: str) -> int:
     return 3 if kernel.endswith("attention.qkv.weight") else 1
 
 
 def _depth(model: Classifier) -> int:
-    return 0 if isinstance(model.config, BitConfig) else model.config.depth
+    return model.config.depth if isinstance(model.config, VitConfig) else 0
 
 
 def _start_state(optimizer: torch.optim.Optimizer) -> None:

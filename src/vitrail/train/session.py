@@ -9,18 +9,31 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from vitrail.config import RunConfig, VitConfig
-from vitrail.data import Batch, Preparation, Source, Stream, resident_batches, training_batches
+from vitrail.config import PeerConfig, RunConfig, VitConfig
+from vitrail.data import (
+    Batch,
+    Part,
+    Preparation,
+    Source,
+    Stream,
+    evaluation_batches,
+    resident_batches,
+    training_batches,
+)
 from vitrail.data.loading.resident import can_be_resident
+from vitrail.data.sources.parts import evenly
 from vitrail.errors import DataError, UsageError
 from vitrail.evaluate import Metrics, Predictions, classify, guess_hidden, measure
 from vitrail.evaluate.subject import Subject
 from vitrail.models import Classifier
+from vitrail.models.masked import MaskedNetwork, Seen
 from vitrail.runtime.counter import random_words
 from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
 from vitrail.train.average import Average
+from vitrail.train.called import called_with
 from vitrail.train.checkpoint import Checkpoint, Tensors
 from vitrail.train.few_shot import FewShot, score
 from vitrail.train.graphs import GraphedStep
@@ -38,6 +51,8 @@ from vitrail.train.step import TrainingStep
 Advance = Callable[[int], None]
 
 _WORDS = 1024
+# With hidden patches, of a run without labels.
+_PICTURES = 8
 
 
 class Session:
@@ -181,6 +196,19 @@ class Session:
             processes=self.processes,
         )
 
+    @torch.no_grad()
+    def see_hidden(self, source: Source) -> Seen:
+        """A few images with what is hidden of them, and what the present weights, or their average, put there."""
+        assert isinstance(self.model, MaskedNetwork)
+        few = Part(source, evenly(len(source), _PICTURES), source.split)
+        (batch,) = evaluation_batches(few, self.preparation, batch_size=_PICTURES, device=self.device)
+        self._generator.manual_seed(word(self.config.train.seed, Purpose.HIDING, 0, 0))
+        self.model.eval()
+        try:
+            return called_with(self.model.see, self._best_weights(), batch.images)
+        finally:
+            self.train_mode()
+
     def classify(self, network: Network, source: Source, advance: Advance | None = None) -> Predictions:
         """What a network says about a source that is prepared as the run prepares its images."""
         return classify(
@@ -202,16 +230,15 @@ class Session:
         subject = Subject("this run", self.model, self.preparation, self.device, self._is_bfloat16)
         self.model.eval()
         try:
-            with self.spread.with_weights(self._best_weights()) as network:
-                return score(
-                    few_shot,
-                    subject,
-                    network,
-                    batch_size=self._evaluation_batch,
-                    workers=self.data.workers,
-                    processes=self.processes,
-                    advance=advance,
-                )
+            return score(
+                few_shot,
+                subject,
+                lambda images: called_with(self.model.features, self._best_weights(), images),
+                batch_size=self._evaluation_batch,
+                workers=self.data.workers,
+                processes=self.processes,
+                advance=advance,
+            )
         finally:
             self.train_mode()
 
@@ -264,7 +291,7 @@ class Session:
         """Dropout on; a BatchNorm that is frozen keeps its statistics too."""
         self.model.train()
         for module in self.model.modules():
-            if isinstance(module, nn.BatchNorm2d) and not module.weight.requires_grad:
+            if isinstance(module, _BatchNorm) and _is_frozen(module):
                 module.eval()
 
     @property
@@ -339,7 +366,15 @@ def _generator(device: torch.device) -> torch.Generator:
 
 def _has_dropout(config: RunConfig) -> bool:
     model = config.model
+    if isinstance(model, PeerConfig):
+        # Its package knows; a seed that nothing draws from costs nothing.
+        return True
     return isinstance(model, VitConfig) and max(model.dropout, model.attention_dropout, model.stochastic_depth) > 0
+
+
+def _is_frozen(module: nn.Module) -> bool:
+    parameters = list(module.parameters())
+    return bool(parameters) and not any(parameter.requires_grad for parameter in parameters)
 
 
 def _has_convolutions(config: RunConfig) -> bool:

@@ -7,7 +7,7 @@ import torch
 from vitrail.config import OptimConfig, TrainConfig
 from vitrail.config.training import Parallel
 from vitrail.errors import UsageError
-from vitrail.models import Classifier
+from vitrail.models import Classifier, PeerNetwork
 from vitrail.runtime.processes import Processes
 from vitrail.train.copies import Copies
 from vitrail.train.optimizer import MOMENTS
@@ -37,6 +37,13 @@ def kind_of_spread(
             "the optimiser is muon and the network in parts (fsdp)",
             wanted="whole matrices, as --parallel ddp has them, or another --optim.optimizer",
         )
+    if isinstance(model, PeerNetwork):
+        if placement.parallel == "fsdp":
+            raise UsageError(
+                "a network of another package is asked for in parts (fsdp)",
+                wanted="a copy in each process, as --parallel ddp has it: its blocks are not known here",
+            )
+        return Whole if placement.processes.ranks == 1 and placement.parallel == "auto" else Copies
     if placement.parallel != "auto":
         return Parts if placement.parallel == "fsdp" else Copies
     if placement.processes.ranks == 1:

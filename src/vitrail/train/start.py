@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from vitrail.config import RunConfig, VitConfig, from_json, to_json
+from vitrail.config import PeerConfig, RunConfig, VitConfig, from_json, to_json
 from vitrail.errors import UsageError, VitrailError
 from vitrail.models import Classifier, build
 from vitrail.models.empty import empty
@@ -91,7 +91,7 @@ def _write_beginning(session: Session, folder: RunFolder) -> None:
             digest=session.digest,
             counts=counts(session.data),
             command=command_line(),
-            versions=versions(),
+            versions=versions(session.config.model),
             device=device_name(session.device),
             notes=_notes(session.data),
         ),
@@ -249,7 +249,8 @@ def _first_progress(config: RunConfig, data: RunData, device: torch.device, proc
 
 def _smallest(config: RunConfig) -> int:
     """Images that a piece of a batch needs in each process."""
-    return 2 if config.augment.is_mixing else 1
+    # A network of another package may have a BatchNorm over a single cell, which learns nothing from one image.
+    return 2 if config.augment.is_mixing or isinstance(config.model, PeerConfig) else 1
 
 
 def _processes(placement: Placement | None) -> Processes:
@@ -303,7 +304,7 @@ def _network(config: RunConfig) -> Classifier:
         return build(config.model)
     if not isinstance(config.model, VitConfig):
         raise UsageError(
-            "the network is a ResNet", wanted="a Vision Transformer or a hybrid, which has patches to hide"
+            "the network is no Vision Transformer of ours", wanted="one, or a hybrid, which has patches to hide"
         )
     return build_masked(config.model, config.masking, config.preprocessing)
 

@@ -22,10 +22,10 @@ from vitrail.train.sources import Checking, open_run_data
 from vitrail.train.spreading import Placement
 from vitrail.train.start import Allowed, begin, resume
 from vitrail.train.stopping import Stopping
+from vitrail.train.whole import held, stoppable
 from vitrail.transfer.folder import FinetuneFolder, keep_first, write_plan
 from vitrail.transfer.plan import Plan, PlannedRun, final_runs, sweep_runs
 from vitrail.transfer.result import Final, Measured, Result, Trial, choose_rate, make_result, write_result
-from vitrail.transfer.whole import held, stoppable
 
 Train = Callable[[Session, RunFolder, PlannedRun], Outcome]
 """Trains a session to its end, and may show it: `vitrail.train.run.run` with a view around it."""

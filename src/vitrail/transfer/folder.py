@@ -12,7 +12,7 @@ from vitrail.report import Summary, write_report
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.runtime.json_text import json_text
 from vitrail.train.finish import Outcome
-from vitrail.train.folder import NamedFolder, RunFolder, also_processes, command_line, read_record, versions
+from vitrail.train.folder import NamedFolder, PartFolder, RunFolder, also_processes, command_line, read_record, versions
 from vitrail.transfer.plan import Plan
 from vitrail.transfer.result import Result, summary
 
@@ -35,18 +35,7 @@ class FinetuneFolder(NamedFolder):
 
     def run(self, folder: str) -> RunFolder:
         """The folder of one of its runs."""
-        return _PartFolder(self.path / folder, self.resume_command)
-
-
-@dataclass(frozen=True)
-class _PartFolder(RunFolder):
-    """A run that is part of a whole: who stopped it wants to go on with the whole."""
-
-    whole: str
-
-    @property
-    def resume_command(self) -> str:
-        return self.whole
+        return PartFolder(self.path / folder, self.resume_command)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,20 @@ from vitrail.data.sources.files import user_path
 from vitrail.data.sources.parts import parse_part
 from vitrail.data.sources.splits import MissingSplit, canonical_split
 from vitrail.errors import choose
-from vitrail.recipes import RECIPES, FinetuneRow, Recipe, RuleRow, folder_recipe, hyperrule_recipe, recipe
+from vitrail.recipes import (
+    RECIPES,
+    FinetuneRow,
+    Recipe,
+    RuleRow,
+    folder_recipe,
+    hyperrule_recipe,
+    masked_recipe,
+    recipe,
+)
 from vitrail.transfer.plan import Splits
 
 _IMAGES_MEASURED = 15
-FOLDER, HYPERRULE = "finetune-folder", "finetune-bit-hyperrule"
+FOLDER, HYPERRULE, MASKED = "finetune-folder", "finetune-bit-hyperrule", "finetune-masked"
 NAMES = [name for name, row in RECIPES.items() if isinstance(row, FinetuneRow | RuleRow)]
 
 
@@ -54,10 +63,15 @@ def look_at(config: DataConfig) -> Look:
     )
 
 
-def recipe_name(asked: str | None, data: str) -> str:
-    """The recipe that was asked for, else the row of Table 4 for a known data set, else the rule for folders."""
+def recipe_name(asked: str | None, data: str, *, knows_classes: bool = True) -> str:
+    """The recipe that was asked for, else the row of Table 4 for a known data set, else the rule for folders.
+
+    A network that learnt without labels has a rule of its own.
+    """
     if asked is not None:
         return choose("recipe for fine-tuning", asked, NAMES)
+    if not knows_classes:
+        return MASKED
     known = f"finetune-{data}"
     return known if known in NAMES and not user_path(data).exists() else FOLDER
 
@@ -66,6 +80,8 @@ def recipe_for(name: str, train: Source, image_size: int, *, on_cpu: bool = Fals
     """Expand a row; a rule looks at the data, and that for folders at the device."""
     if name == FOLDER:
         return folder_recipe(len(train), len(train.classes), image_size, on_cpu=on_cpu)
+    if name == MASKED:
+        return masked_recipe(len(train), image_size, on_cpu=on_cpu)
     if name == HYPERRULE:
         return hyperrule_recipe(len(train), *median_size(train))
     return recipe(name)

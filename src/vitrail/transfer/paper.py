@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from vitrail.config import BitConfig, ModelConfig, VitConfig
+from vitrail.config import BitConfig, ModelConfig, PeerConfig, VitConfig
 from vitrail.zoo import ZOO
 
 REAL = "imagenet-real"
@@ -133,6 +133,8 @@ def network_name(config: ModelConfig) -> str | None:
 def _shape(config: ModelConfig) -> tuple[object, ...]:
     if isinstance(config, BitConfig):
         return "bit", config.blocks, config.width
+    if isinstance(config, PeerConfig):
+        return config.package, config.name
     assert isinstance(config, VitConfig)
     stem = config.backbone and (config.backbone.kind, getattr(config.backbone, "blocks", None))
     return "vit", config.width, config.depth, config.num_heads, config.mlp_width, config.patch_size, stem

@@ -30,6 +30,11 @@ class Start:
         """A hash of the weights as they are stored."""
         return fingerprint(self.checkpoint.config, self.checkpoint.state)
 
+    @property
+    def knows_classes(self) -> bool:
+        """Whether it has learnt from labels; one of our own runs says when it has not."""
+        return not (self.checkpoint.provenance or {}).get("masking")
+
     def preprocessing(self, name: str | None) -> Preprocessing:
         """The preset of this name, else what travels with the weights."""
         return known_preprocessing(self.checkpoint.preprocessing, name, self.source)

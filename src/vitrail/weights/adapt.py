@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from vitrail.config import BitConfig, VitConfig, pair, replace
+from vitrail.config import PeerConfig, VitConfig, pair, replace, times
 from vitrail.errors import UsageError
-from vitrail.weights.checkpoint import Checkpoint
+from vitrail.weights.checkpoint import Checkpoint, expected_shapes
 from vitrail.weights.resize import resize_positions
 
 
@@ -33,15 +33,16 @@ def with_classes(checkpoint: Checkpoint, num_classes: int) -> Checkpoint:
     config = checkpoint.config
     if num_classes == config.num_classes:
         return checkpoint
-    config = dataclasses.replace(config, num_classes=num_classes, head_bias=0.0)
+    config = dataclasses.replace(config, num_classes=num_classes)
+    if not isinstance(config, PeerConfig):
+        config = dataclasses.replace(config, head_bias=0.0)
     if isinstance(config, VitConfig):
         config = dataclasses.replace(config, pre_logits=None)
     state = {name: t for name, t in checkpoint.state.items() if not name.startswith(("head.", "pre_logits."))}
-    if num_classes:
-        width = config.feature_width if isinstance(config, BitConfig) else config.width
-        example = next(iter(state.values()))
-        state["head.weight"] = example.new_zeros(num_classes, width)
-        state["head.bias"] = example.new_zeros(num_classes)
+    example = next(tensor for tensor in state.values() if tensor.is_floating_point())
+    for name, shape in expected_shapes(config).items():
+        if name.startswith("head."):
+            state[name] = example.new_zeros(shape)
     return dataclasses.replace(checkpoint, config=config, state=state, labels=None, metrics={})
 
 
@@ -52,6 +53,12 @@ def with_image_size(checkpoint: Checkpoint, image_size: tuple[int, int], resize:
     state = checkpoint.state
     if isinstance(old, VitConfig) and isinstance(new, VitConfig) and old.grid != new.grid:
         state = {name: _resized(name, tensor, old, new, resize) for name, tensor in state.items()}
+    if isinstance(new, PeerConfig) and new != old and expected_shapes(new) != expected_shapes(old):
+        raise UsageError(
+            f"the weights of {new.title} are for images of {times(old.image_size)} pixels",
+            wanted=f"the same, not {times(image_size)}",
+            fix=f"Add --image-size {old.image_size[0]}; only networks of ours have their positions resampled.",
+        )
     return dataclasses.replace(checkpoint, config=new, state=state)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vitrail.config import BitConfig, ModelConfig, Preprocessing, ResNetConfig, times
+from vitrail.config import BitConfig, ModelConfig, PeerConfig, Preprocessing, ResNetConfig, VitConfig, times
 from vitrail.weights.checkpoint import Checkpoint
 
 CARD_FILE = "README.md"
@@ -16,6 +16,8 @@ MARK = "<!-- Written by vitrail, which may write it anew. Remove this line, and 
 _SHOWN_LABELS = 10
 _LONGEST = 120
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,40}")
+_TAGS = {VitConfig: "vision-transformer", BitConfig: "bit", PeerConfig: "baseline"}
+_STATISTICS = (".running_mean", ".running_var", ".num_batches_tracked")
 _POOLS = {"token": "class token", "mean": "mean of the patch tokens", "map": "attention pooling"}
 
 
@@ -35,12 +37,35 @@ def model_card(
         f"## Preprocessing\n\n{_preprocessing(checkpoint.preprocessing)}",
         f"## Labels\n\n{_labels(checkpoint)}",
     ]
-    for title, values in (("Provenance", checkpoint.provenance), ("Metrics", checkpoint.metrics)):
+    if taught := lineage(checkpoint.provenance):
+        sections.append("## Lineage\n\n" + "\n".join(f"{place}. {line}" for place, line in enumerate(taught, start=1)))
+    provenance = {name: value for name, value in checkpoint.provenance.items() if name != "taught"}
+    for title, values in (("Provenance", provenance), ("Metrics", checkpoint.metrics)):
         if values:
             sections.append(f"## {title}\n\n{_table('name', 'value', values)}")
     if exports:
         sections.append(f"## Exports\n\n{exports}")
     return "\n\n".join([_front_matter(checkpoint), MARK, *sections]) + "\n"
+
+
+def lineage(provenance: Mapping[str, Any]) -> list[str]:
+    """Who taught a student of `vitrail selftrain`, and who taught the teacher: a sentence for each, the last first."""
+    lines: list[str] = []
+    taught = provenance.get("taught")
+    while isinstance(taught, Mapping):
+        known = {name: plain(value) for name, value in taught.items()}
+        lines.append(
+            f"Taught by {known.get('teacher')} (fingerprint {str(known.get('teacher_fingerprint'))[:12]}), which "
+            f"labelled {known.get('images')} of {known.get('unlabelled_images')} images of {known.get('unlabelled')}: "
+            f"{known.get('labels')} labels, confidence {known.get('threshold')} or more; beside "
+            f"{known.get('labelled_images')} labelled images of {known.get('labelled')}."
+        )
+        before = taught.get("teacher_provenance")
+        before = before if isinstance(before, Mapping) else {}
+        taught = before.get("taught")
+        if not taught and before:
+            lines.append(f"That teacher: {plain(before.get('recipe'))} on {plain(before.get('data'))}.")
+    return lines
 
 
 def may_write_card(folder: Path) -> bool:
@@ -71,12 +96,14 @@ def _front_matter(checkpoint: Checkpoint) -> str:
         "tags:",
         "- vitrail",
         "- image-classification",
-        f"- {'bit' if isinstance(checkpoint.config, BitConfig) else 'vision-transformer'}",
+        f"- {_TAGS[type(checkpoint.config)]}",
     ]
     return "\n".join(["---", *lines, "---"])
 
 
 def _title(config: ModelConfig) -> str:
+    if isinstance(config, PeerConfig):
+        return f"{config.name}, as {config.package} builds it"
     if isinstance(config, BitConfig):
         return f"BiT ResNet, {'+'.join(map(str, config.blocks))} units, root width {config.width}"
     kind = "Hybrid Vision Transformer" if config.backbone else "Vision Transformer"
@@ -86,7 +113,10 @@ def _title(config: ModelConfig) -> str:
 def _facts(checkpoint: Checkpoint) -> dict[str, str]:
     config = checkpoint.config
     facts = {"input": f"{times(config.image_size)} pixels, {config.channels} channels"}
-    if isinstance(config, BitConfig):
+    if isinstance(config, PeerConfig):
+        facts["network"] = f"{config.name} of {config.package}, which has to be installed"
+        pool = "as in the package"
+    elif isinstance(config, BitConfig):
         numerics = f"GroupNorm epsilon {config.group_norm_epsilon:g}, standardisation by {config.standardisation}"
         facts |= {"feature map": f"{times(config.grid)} cells of {config.feature_width} numbers", "numerics": numerics}
         pool = "mean over the map"
@@ -99,7 +129,8 @@ def _facts(checkpoint: Checkpoint) -> dict[str, str]:
         facts["numerics"] = f"GELU {config.gelu}, LayerNorm epsilon {config.layer_norm_epsilon:g}"
         pool = _POOLS[config.pool]
     facts["head"] = f"{pool}, {f'{config.num_classes:,} classes' if config.num_classes else 'no classes'}"
-    facts["parameters"] = f"{sum(tensor.numel() for tensor in checkpoint.state.values()):,}"
+    learnt = (tensor for name, tensor in checkpoint.state.items() if not name.endswith(_STATISTICS))
+    facts["parameters"] = f"{sum(tensor.numel() for tensor in learnt):,}"
     return facts
 
 

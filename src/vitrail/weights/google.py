@@ -8,6 +8,7 @@ from torch import Tensor
 from vitrail.config import (
     BitConfig,
     ModelConfig,
+    PeerConfig,
     ResNetConfig,
     VitConfig,
     from_json,
@@ -63,6 +64,7 @@ def write_google(path: Path, checkpoint: Checkpoint) -> None:
         notice("A .npz cannot hold class names: those of this network are left out.")
     if checkpoint.preprocessing not in (None, preset("google")):
         notice("A .npz cannot hold preprocessing: its readers take 'google', this network has another.")
+    assert not isinstance(config, PeerConfig), "refused before"
     arrays = bit_arrays(checkpoint, config) if isinstance(config, BitConfig) else _vit_arrays(checkpoint, config)
     write_npz(path, {name: array.float() for name, array in arrays.items()})
 

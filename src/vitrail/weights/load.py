@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from vitrail.config import Preprocessing, VitConfig, from_json, pair, preset
+from vitrail.config import Preprocessing, VitConfig, from_json, pair, peer_name, preset
 from vitrail.errors import DataError, UsageError, choose
 from vitrail.models import Classifier, tell_dropped_pixels
 from vitrail.runtime.lock import is_held
@@ -15,6 +15,7 @@ from vitrail.weights.google import read_google
 from vitrail.weights.hub import fetch, is_hub, with_origin, zoo_source
 from vitrail.weights.library import read_tensors
 from vitrail.weights.library_config import Hints
+from vitrail.weights.peer import read_peer
 from vitrail.weights.resize import MODES
 from vitrail.weights.safetensors_file import read_safetensors
 from vitrail.weights.stored_grid import grid_rule, stored_grid
@@ -38,7 +39,8 @@ def load_model(
 ) -> Classifier:
     """Load a network in eval mode: a folder or file of vitrail, Google, timm, torchvision or Hugging Face.
 
-    `hf-hub:owner/name` and zoo keys with published weights are fetched from the hub.
+    `hf-hub:owner/name` and zoo keys with published weights are fetched from the hub; `timm:NAME` and `torchvision:NAME`
+    are networks of those packages with their weights.
 
     Another `image_size` resamples the positions; another `num_classes` attaches a zero head; `overrides` change
     any other field of the config.
@@ -66,6 +68,9 @@ def read_checkpoint(
 ) -> Checkpoint:
     """Read a source as it is stored; what the caller knows of it settles what the file leaves open."""
     path = Path(source)
+    peer = None if _exists(path) else peer_name(str(source))
+    if peer is not None:
+        return read_peer(peer)
     published = None if _exists(path) else zoo_source(str(source))
     if published or is_hub(str(source)):
         repository = published.hub if published else str(source)
@@ -109,7 +114,7 @@ def _read_path(path: Path, hints: Hints) -> Checkpoint:
 def _read_folder(path: Path, hints: Hints) -> Checkpoint:
     file = next((path / name for name in _WEIGHT_FILES if (path / name).is_file()), None)
     config = sidecar(path)
-    if str(config.get("format", "")).startswith(("vitrail-run/", "vitrail-finetune/")):
+    if str(config.get("format", "")).startswith(("vitrail-run/", "vitrail-finetune/", "vitrail-selftrain/")):
         return _read_run(path, hints)
     if file is None or not config:
         wanted = f"a model folder with {CONFIG_FILE} and {WEIGHTS_FILE}"
@@ -124,7 +129,8 @@ def _read_folder(path: Path, hints: Hints) -> Checkpoint:
 
 def _read_run(path: Path, hints: Hints) -> Checkpoint:
     """The model that a run kept."""
-    verb = "finetune" if "finetune" in str(sidecar(path)["format"]) else "train"
+    kind = str(sidecar(path)["format"]).partition("/")[0].removeprefix("vitrail-")
+    verb = "train" if kind == "run" else kind
     if not (path / "model").is_dir():
         goes_on = f"`vitrail {verb} --resume {path}` goes on with it."
         raise DataError(

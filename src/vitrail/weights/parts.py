@@ -1,9 +1,10 @@
 """What a layout can hold: a network has parts beyond the plain class-token ViT, and each layout knows some of them."""
 
-from vitrail.config import BitConfig, ConvStemConfig, ModelConfig, ResNetConfig, VitConfig
+from vitrail.config import BitConfig, ConvStemConfig, ModelConfig, PeerConfig, ResNetConfig, VitConfig
 from vitrail.errors import UsageError
 
 BIT = "a BiT ResNet"
+PEER = "a network that another package builds"
 RESNET = "a ResNet backbone"
 CONV_STEM = "a convolutional stem"
 MEAN_POOLING = "mean pooling"
@@ -17,6 +18,8 @@ def parts_of(config: ModelConfig) -> list[str]:
     """The parts of a network that a layout may lack, in words."""
     if isinstance(config, BitConfig):
         return [BIT]
+    if isinstance(config, PeerConfig):
+        return [PEER]
     parts = {
         RESNET: isinstance(config.backbone, ResNetConfig),
         CONV_STEM: isinstance(config.backbone, ConvStemConfig),

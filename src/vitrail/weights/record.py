@@ -4,14 +4,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from vitrail.config import BitConfig, ModelConfig, Preprocessing, VitConfig, from_json, to_json
+from vitrail.config import BitConfig, ModelConfig, PeerConfig, Preprocessing, VitConfig, from_json, to_json
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.json_text import json_text
 
 FORMAT = "vitrail/1"
 METADATA_KEY = "vitrail"
 
-_FAMILIES: dict[str, type[VitConfig] | type[BitConfig]] = {"vit": VitConfig, "bit": BitConfig}
+_FAMILIES: dict[str, type[ModelConfig]] = {"vit": VitConfig, "bit": BitConfig, "peer": PeerConfig}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ def record_text(described: Described) -> str:
     """The record of a network as JSON."""
     record = Record(
         format=FORMAT,
-        family="bit" if isinstance(described.config, BitConfig) else "vit",
+        family=next(family for family, kind in _FAMILIES.items() if isinstance(described.config, kind)),
         model=to_json(described.config),
         labels=described.labels,
         preprocessing=described.preprocessing,
@@ -71,7 +71,7 @@ def read_record(text: str, where: str) -> Described:
         raise DataError(f"the format tag is {found!r}", wanted=repr(FORMAT), where=where)
     record = from_json(Record, values, where=where)
     if record.family not in _FAMILIES:
-        raise DataError(f"the family is {record.family!r}", wanted="'vit' or 'bit'", where=where)
+        raise DataError(f"the family is {record.family!r}", wanted="'vit', 'bit' or 'peer'", where=where)
     config: ModelConfig = from_json(_FAMILIES[record.family], record.model, where=f"{where}, 'model'")
     if record.labels is not None and len(record.labels) != config.num_classes:
         came = f"there are {len(record.labels)} labels for {config.num_classes} classes"

@@ -60,6 +60,8 @@ def timm_entries(config: ModelConfig) -> list[Entry]:
             *module("norm", "norm"),
             *(_bit_head() if config.num_classes else ()),
         ]
+    if not isinstance(config, VitConfig):
+        raise TypeError("a network of another kind has no names here")
     backbone = config.backbone
     return [
         *(_resnet(backbone) if isinstance(backbone, ResNetConfig) else ()),

@@ -14,6 +14,8 @@ from vitrail.data.loading.order import Stream
 from vitrail.data.loading.prepare import Preparation
 from vitrail.data.loading.resident import can_be_resident, resident_batches, resident_pixels
 from vitrail.data.sources.folder import open_folder
+from vitrail.data.sources.joined import Joined
+from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.source import Part, Source
 from vitrail.errors import UsageError
 
@@ -37,6 +39,34 @@ def test_which_sets_can_be_resident(tmp_path, monkeypatch):
     monkeypatch.setattr(resident, "MAX_BYTES", source.pixels.nbytes - 1)
     assert not can_be_resident(source)
     assert not can_be_resident(part)
+
+
+def test_sets_behind_each_other_can_be_resident_where_each_is_and_all_are_of_one_size(tmp_path, monkeypatch):
+    source = make_arrays(20)
+    twice = Joined([Part(source, np.arange(9), "some"), Part(source, np.array([3, 3, 4]), "more")], "all")
+    assert can_be_resident(twice) and can_be_resident(Part(twice, np.arange(4), "few"))
+    monkeypatch.setattr(resident, "MAX_BYTES", 12 * source.pixels[0].nbytes - 1)
+    assert not can_be_resident(twice)
+    monkeypatch.undo()
+    files = open_folder(make_folder(tmp_path / "photos", 3))
+    files.classes = source.classes
+    assert not can_be_resident(Joined([source, files], "all"))
+    other = make_arrays(20)
+    other.pixels = other.pixels[:, :-1]
+    assert not can_be_resident(Joined([source, other], "all"))
+
+
+def test_shares_come_through_as_through_the_loader():
+    source = make_arrays(40, grey=False)
+    shares = np.random.default_rng(0).dirichlet(np.ones(len(source.classes)), 12).astype(np.float16)
+    taught = Part(source, np.arange(12), "taught")
+    taught.labels = Labels(shares.argmax(axis=1), len(source.classes), shares=shares)
+    joined = Joined([Part(source, np.arange(12, 40), "rest"), taught], "all")
+    for augment in (everything("pad"), AugmentConfig(crop="whole")):
+        preparation = prepared(augment, (8, 8), channels=3, seed=6)
+        expected = list(training_batches(joined, stream_of(joined), preparation, stop=5))
+        assert_same(list(resident_batches(joined, stream_of(joined), preparation, stop=5)), expected)
+        assert expected[0].targets.shape == (12, len(source.classes))
 
 
 @pytest.mark.parametrize("grey", [True, False])

@@ -66,3 +66,22 @@ def test_an_image_that_does_not_exist() -> None:
         Labels.of([1, 2], 3).classes_of(2)
     with pytest.raises(IndexError):
         Labels.of_many([[1]], 3).classes_of(1)
+
+
+def test_shares_stay_with_their_images() -> None:
+    shares = np.array([[0.25, 0.75], [0.5, 0.5], [1, 0]], np.float16)
+    labels = Labels(np.array([1, 0, 0]), 2, shares=shares)
+    assert not labels.is_multi and labels.counts().tolist() == [2, 1]
+    targets = labels.targets(np.array([1, 0]))
+    assert targets.dtype == torch.float32 and targets.tolist() == [[0.5, 0.5], [0.25, 0.75]]
+    some = labels.select(np.array([2, 0, 0]))
+    assert some.values.tolist() == [0, 1, 1]
+    assert some.targets(np.arange(3)).tolist() == [[1, 0], [0.25, 0.75], [0.25, 0.75]]
+
+
+def test_known_classes_beside_shares_have_all_of_their_image() -> None:
+    known, shared = Labels.of([1, 0], 2), Labels(np.array([1]), 2, shares=np.array([[0.25, 0.75]], np.float16))
+    joined = Labels.joined([known, shared])
+    assert joined.values.tolist() == [1, 0, 1]
+    assert joined.targets(np.arange(3)).tolist() == [[0, 1], [1, 0], [0.25, 0.75]]
+    assert Labels.joined([known, known]).targets(np.arange(4)).tolist() == [1, 0, 1, 0]

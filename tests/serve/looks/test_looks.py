@@ -19,6 +19,7 @@ from vitrail.config.serve import ServeConfig
 from vitrail.errors import DataError, UsageError
 from vitrail.predict import Predictor
 from vitrail.predict.handed import from_objects
+from vitrail.serve.http.schemas import SCHEMAS
 from vitrail.serve.looks.answers import answer
 from vitrail.serve.looks.loaded import load
 from vitrail.serve.looks.look import look
@@ -255,6 +256,23 @@ def test_a_network_without_attention(tmp_path) -> None:
     covered[:, 20:, :20] = 0
     expected = bit.run(covered[None])[0][0]
     assert np.float32(asked(bit, "occlusions", image, patches=[2])["top"][0]["logit"]) == expected.max()
+
+
+def test_a_network_of_another_package(tmp_path) -> None:
+    folder = model_folder(tmp_path / "peer", key="timm:test_efficientnet", image_size=40)
+    peer = load(ServeConfig(source=str(folder), backend="torch"))
+    can = {name for name, is_so in peer.facts["can"].items() if is_so}
+    assert can == {"predictions", "embeddings", "filters", "occlusion"}
+    said = ("network", "kind", "grid", "width", "depth", "patch_size")
+    assert [peer.facts[name] for name in said] == ["timm:test_efficientnet", "peer", [3, 3], None, None, None]
+    assert set(peer.facts) == set(SCHEMAS["Model"]["properties"])
+    image = prepare(peer, photo())
+    with pytest.raises(NotAvailable):
+        look(peer, "attention", {"layer": 0}, image)
+    covered = image.pixels.copy()
+    covered[:, 14:28, :14] = 0
+    expected = peer.run(covered[None])[0][0]
+    assert np.float32(asked(peer, "occlusions", image, patches=[3])["top"][0]["logit"]) == expected.max()
 
 
 def test_a_network_without_classes(tmp_path) -> None:

@@ -13,6 +13,7 @@ from vitrail.data.loading.loader import Batch, augmented, for_stream
 from vitrail.data.loading.order import Stream
 from vitrail.data.loading.prefetch import prefetched
 from vitrail.data.loading.prepare import Preparation
+from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.source import Arrays, Source, whole_of
 from vitrail.data.transforms.boxes import training_boxes
 from vitrail.data.transforms.crops import fit_batch
@@ -29,6 +30,13 @@ _MOST_STEPS = 64
 def can_be_resident(source: Source) -> bool:
     """Whether the images are in memory, of one size, and few enough to copy to a device."""
     whole = whole_of(source)
+    if isinstance(whole, Joined):
+        parts = [(len(part), whole_of(part)) for part in whole.sources]
+        arrays = [(length, part.pixels) for length, part in parts if isinstance(part, Arrays)]
+        sizes = {pixels.shape[1:3] for _, pixels in arrays}
+        # A part may hold an image several times, and each of them is copied.
+        needed = sum(length * pixels[:1].nbytes for length, pixels in arrays)
+        return len(arrays) == len(parts) and len(sizes) == 1 and needed <= MAX_BYTES
     return isinstance(whole, Arrays) and whole.pixels.nbytes <= MAX_BYTES
 
 

@@ -29,8 +29,18 @@ def with_classes(source: Source, classes: tuple[str, ...]) -> Source:
     mapping = np.array([numbers.get(name, -1) for name in source.classes], dtype=np.int64)
     other = copy.copy(source)
     other.classes = classes
-    other.labels = Labels(mapping[source.labels.values], len(classes), source.labels.offsets)
+    labels = source.labels
+    shares = None if labels.shares is None else _with_columns(labels.shares, mapping, len(classes))
+    other.labels = Labels(mapping[labels.values], len(classes), labels.offsets, shares)
     return other
+
+
+def _with_columns(shares: np.ndarray, mapping: np.ndarray, classes: int) -> np.ndarray:
+    """The same shares in the columns of other class numbers."""
+    moved = np.zeros((len(shares), classes), shares.dtype)
+    known = mapping >= 0
+    moved[:, mapping[known]] = shares[:, known]
+    return moved
 
 
 def ensure_trainable(source: Source) -> None:

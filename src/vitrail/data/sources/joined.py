@@ -20,7 +20,7 @@ class Joined(Source):
                 raise DataError(f"the classes differ between {both}", wanted="the same", where=first.name)
         self.sources = tuple(sources)
         self.name, self.split, self.classes = first.name, split, first.classes
-        self.labels = Labels.of(np.concatenate([source.labels.values for source in sources]), len(first.classes))
+        self.labels = Labels.joined([source.labels for source in sources])
         self.notes = tuple(dict.fromkeys(note for source in sources for note in source.notes))
         self._ends = np.cumsum([len(source) for source in sources])
 

@@ -57,7 +57,8 @@ class Source(ABC):
         for name in self.classes:
             record.update(name.encode("utf-8", "surrogateescape") + b"\0")
         record.update(self.labels.values.tobytes())
-        record.update(b"" if self.labels.offsets is None else self.labels.offsets.tobytes())
+        for more in (self.labels.offsets, self.labels.shares):
+            record.update(b"" if more is None else more.tobytes())
         for item in self.manifest():
             record.update(item + b"\0")
         return record.hexdigest()

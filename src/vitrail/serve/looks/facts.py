@@ -4,14 +4,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from vitrail.config import BitConfig, ConvStemConfig, ModelConfig, ResNetConfig, VitConfig, times, to_json
+from vitrail.config import BitConfig, ConvStemConfig, ModelConfig, PeerConfig, ResNetConfig, VitConfig, times, to_json
 from vitrail.config.serve import ServeConfig
 from vitrail.config.vit import ADDITIVE_POSITIONS
 from vitrail.predict import Predictor
 from vitrail.zoo import ZOO
 
 # What decides the name of a network; size of the image, classes and numerics do not.
-_NAMED_BY = ("width", "depth", "num_heads", "mlp_width", "patch_size", "backbone", "blocks")
+_NAMED_BY = ("width", "depth", "num_heads", "mlp_width", "patch_size", "backbone", "blocks", "package", "name")
 _FOLDERS_WITHOUT_A_NAME = ("model", "best", ".", "")
 
 
@@ -60,6 +60,8 @@ def display_name(network: ModelConfig) -> str:
     found = next((row.name for row in ZOO.values() if _shape(row.config) == _shape(network)), None)
     if found is not None:
         return found
+    if isinstance(network, PeerConfig):
+        return network.title
     if isinstance(network, BitConfig):
         return f"BiT, {' + '.join(map(str, network.blocks))} units, width {network.width}"
     start = "hybrid" if _kind(network) == "hybrid" else "ViT"
@@ -73,14 +75,14 @@ def _shape(network: ModelConfig) -> tuple[Any, ...]:
 
 
 def _kind(network: ModelConfig) -> str:
-    if isinstance(network, BitConfig):
-        return "bit"
+    if not isinstance(network, VitConfig):
+        return "bit" if isinstance(network, BitConfig) else "peer"
     return "hybrid" if isinstance(network.backbone, ResNetConfig) else "vit"
 
 
 def _stem(network: ModelConfig) -> dict[str, Any] | None:
     """What reads the image before it is cut into patches: its map is cut, not the image (3.1, hybrids)."""
-    if isinstance(network, BitConfig) or network.backbone is None:
+    if not isinstance(network, VitConfig) or network.backbone is None:
         return None
     convolutions = len(network.backbone.layers) if isinstance(network.backbone, ConvStemConfig) else None
     return {
@@ -97,13 +99,13 @@ def _known_parameters(network: ModelConfig) -> int | None:
 
 def _encoder(network: ModelConfig) -> dict[str, Any]:
     """The numbers of Table 1, where the network has an encoder."""
-    if isinstance(network, BitConfig):
+    if not isinstance(network, VitConfig):
         nothing = dict.fromkeys(("depth", "num_heads", "head_dim", "mlp_width"))
         return {
             "prefix_tokens": 0,
             "class_token": False,
             "registers": 0,
-            "width": network.feature_width,
+            "width": network.feature_width if isinstance(network, BitConfig) else None,
             **nothing,
             "pool": "mean",
         }

@@ -8,9 +8,9 @@ import { say } from "./words.js";
 // What the page does while a step is read. A step is passed over where the model does not have its view, or where it
 // would not be true: `fits`.
 const STEPS = [
-  { name: "patch", fits: ({ kind }) => kind !== "bit", show: () => ({ view: "patches", token: "read", pinned: false }) },
-  { name: "convolution", fits: ({ kind }) => kind === "bit", show: () => ({ view: "patches", token: "read", pinned: false }) },
-  { name: "token", fits: ({ kind }) => kind !== "bit", show: () => ({ view: "patches", ...middle() }) },
+  { name: "patch", fits: ({ patch_size }) => patch_size !== null, show: () => ({ view: "patches", token: "read", pinned: false }) },
+  { name: "convolution", fits: ({ patch_size }) => patch_size === null, show: () => ({ view: "patches", token: "read", pinned: false }) },
+  { name: "token", fits: ({ patch_size }) => patch_size !== null, show: () => ({ view: "patches", ...middle() }) },
   { name: "attention", show: () => ({ view: "attention", layer: 0, head: 0, ...middle() }) },
   { name: "rollout", show: () => ({ view: "rollout", token: "read", pinned: false }) },
   { name: "layers", show: () => ({ view: "lens" }) },

@@ -32,7 +32,7 @@ function steps() {
 export const equations = {
   name: "equations",
   tokens: true,
-  can: (model) => model.kind !== "bit" && Boolean(model.depth),
+  can: (model) => Boolean(model.depth),
   mount,
   update,
   data: () => ({ step: state.step, steps: steps().map(({ name, equation, from, to }) => ({ name, equation, from, to })) }),

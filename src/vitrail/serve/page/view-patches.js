@@ -45,7 +45,7 @@ function mount(panel) {
 }
 
 // The filters that are shown read pixels: they are those of E, or of the first convolution where there are such.
-const isFirst = () => state.model.kind === "bit" || Boolean(state.model.stem);
+const isFirst = () => state.model.patch_size === null || Boolean(state.model.stem);
 
 function update() {
   const { model, images } = state;
@@ -64,7 +64,7 @@ function update() {
   close.setAttribute("aria-label", tokenName(token));
   const count = h * w * model.channels;
   const pixels = say(model.channels === 1 ? "pixelsGrey" : "pixelsChannels", { h, w, channels: model.channels });
-  parts.words.textContent = say(model.kind === "bit" ? "patchArea" : model.stem ? "patchStem" : "patchNumbers", { name: tokenName(token), h, w, pixels, count: number(tokenNumbers()), dim: number(model.width) });
+  parts.words.textContent = say(model.patch_size === null ? "patchArea" : model.stem ? "patchStem" : "patchNumbers", { name: tokenName(token), h, w, pixels, count: number(tokenNumbers()), dim: number(model.width ?? 0) });
   const { data } = context.getImageData(0, 0, w, h);
   const first = [];
   for (let place = 0; first.length < 12 && place < data.length; place += 4) {

@@ -81,12 +81,12 @@ function step(event, place) {
 
 // What is left out, and why: at the end of a view, but at once where most is left out and this is the first that one sees.
 function tellMissing(panel) {
-  const { kind, can } = state.model;
+  const { patch_size: cut, can } = state.model;
   const left = VIEWS.filter((view) => !view.can(state.model)).map((view) => say(`tab_${view.name}`));
   if (!can.filters) left.push(say("filters"));
   if (!left.length) return;
   // Without its filters it is not the network that the server has.
-  const reasons = [kind === "bit" && "noAttention", can.attention && !can.positions && "noTable", !can.predictions && "noClasses", !can.filters && "exportedFile"].filter(Boolean);
+  const reasons = [cut === null && "noAttention", can.attention && !can.positions && "noTable", !can.predictions && "noClasses", !can.filters && "exportedFile"].filter(Boolean);
   const told = make("p", { class: "missing", textContent: [say("leftOut", { parts: left.join(", ") }), ...reasons.map((reason) => say(reason))].join(" ") });
   if (can.attention || presentView() !== available()[0]) panel.append(told);
   else {

@@ -7,12 +7,12 @@ import { change, state } from "./state.js";
 const LANGUAGES = { en: english, ko: korean };
 const KEY = "vitrail-language";
 
-// A sentence that would be wrong for another kind of network has one of its own there: title_cover, title_cover_bit;
-// where convolutions stand before the patches, words that end in _stem.
+// A sentence that would be wrong for another kind of network has one of its own there: title_cover, and title_cover_bit for BiT and
+// for what else cuts no patches; where convolutions stand before the patches, words that end in _stem.
 export function say(name, values = {}) {
   const spoken = LANGUAGES[state.language];
-  const { kind, stem } = state.model ?? {};
-  const words = spoken[`${name}_${kind}`] ?? (stem && spoken[`${name}_stem`]) ?? spoken[name] ?? english[name] ?? name;
+  const { kind, patch_size: cut, stem } = state.model ?? {};
+  const words = spoken[`${name}_${cut === null ? "bit" : kind}`] ?? (stem && spoken[`${name}_stem`]) ?? spoken[name] ?? english[name] ?? name;
   return words.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? String(values[key]) : whole));
 }
 

@@ -1,0 +1,153 @@
+"""`vitrail selftrain`: the command, what it says, and what it refuses."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.selftrain.small import teacher_folder
+from tests.train.tiny_run import CLASSES, make_images
+
+from vitrail import load_model
+from vitrail.cli import main
+from vitrail.data.sources.source import Arrays
+from vitrail.train import loop
+
+pytestmark = pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
+DIGITS = [
+    "--data",
+    "digits",
+    "--split",
+    "train[:10%]",
+    "--unlabelled",
+    "digits",
+    "--unlabelled-split",
+    "train[10%:20%]",
+]
+SHORT = ["--steps", "4", "--batch-size", "16", "--model.depth", "1", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A teacher of the digits."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        patch.setenv("VITRAIL_CACHE", str(home / "cache"))
+        words = ["train", "vit-digits", "--split", "train[:10%]", *SHORT[:-2], "--name", "teacher"]
+        assert main([*words, "--steps", "20"]) == 0
+    return home / "runs" / "teacher"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_two_rounds_from_one_command(trained, here, capsys) -> None:
+    words = ["selftrain", str(trained), *DIGITS, *SHORT, "--rounds", "2", "--threshold", "0", "--name", "self"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    for part in (
+        "Round 1 of 2",
+        "Round 2 of 2",
+        "teacher",
+        "labels right",
+        "held-out",
+        "used for nothing",
+        "dropout 0.1",
+    ):
+        assert part in said, part
+    found = json.loads((here / "runs/self/selftrain.json").read_text())
+    assert [one["taught"]["offered"] for one in found["students"]] == [144, 144]
+    assert all(one["test"]["images"] == 359 and one["held_out"]["images"] == 14 for one in found["students"])
+    # The teacher is measured on the very images that its own run was selected on.
+    own = json.loads((trained / "model/config.json").read_text())["metrics"]
+    assert found["teacher"]["held_out"]["accuracy"] == own["held_out"]["accuracy"]
+    assert found["teacher"]["test"]["accuracy"] == own["test"]["accuracy"]
+    model = load_model(here / "runs/self")
+    assert model.provenance["taught"]["round"] == 2 and model.config.dropout == 0.1
+    assert (here / "runs/self/round-2/report.html").is_file()
+    assert main(["selftrain", "--resume", "runs/self"]) == 0
+    assert main(["report", "runs/self"]) == 0
+    assert (here / "runs/self/report.html").is_file()
+    assert main(words) == 2
+    assert "vitrail selftrain --resume runs/self" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_signal_in_a_student_can_be_gone_on_from(trained, here, capsys, monkeypatch) -> None:
+    update, steps = loop.Loop._update, []
+
+    def stopped(self, *arguments):
+        steps.append(1)
+        if len(steps) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return update(self, *arguments)
+
+    monkeypatch.setattr(loop.Loop, "_update", stopped)
+    assert main(["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0", "--name", "self"]) == 75
+    assert "vitrail selftrain --resume runs/self" in capsys.readouterr().err
+    assert main(["selftrain", "--resume", "runs/self"]) == 0
+    assert len(json.loads((here / "runs/self/selftrain.json").read_text())["students"]) == 1
+
+
+def test_a_signal_while_the_teacher_labels_can_be_gone_on_from(trained, here, capsys, monkeypatch) -> None:
+    reads = []
+
+    def read(self, index):
+        reads.append(index)
+        if self.split == "train" and len(reads) == 420:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return self.pixels[index]
+
+    monkeypatch.setattr(Arrays, "read", read)
+    words = ["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0", "--name", "self", "--labels", "hard"]
+    assert main(words) == 75
+    assert not (here / "runs/self/round-1/config.json").exists()
+    assert main(["selftrain", "--resume", "runs/self"]) == 0
+
+
+def test_a_model_can_be_the_student(here, capsys) -> None:
+    make_images(here / "photos", per_class=6)
+    make_images(here / "loose", per_class=5)
+    teacher = teacher_folder(here / "teacher", labels=CLASSES)
+    words = ["--data", "photos", "--unlabelled", "loose", "--student", str(teacher), "--threshold", "0"]
+    assert main(["selftrain", "teacher", *words, "--steps", "2", "--name", "self", "--device", "cpu"]) == 0
+    model = load_model(here / "runs/self")
+    assert model.provenance["start"] == str(teacher) and model.labels == CLASSES
+    assert "finetune-folder" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["selftrain"], "there is no teacher"),
+        (["selftrain", "teacher"], "there are no labelled images"),
+        (["selftrain", "teacher", "--data", "photos", "--unlabelled", "nowhere"], "nowhere"),
+        (["selftrain", "teacher", "--data", "photos", "--unlabelled", "photos"], "all 24 unlabelled images are among"),
+        (["selftrain", "teacher", "--data", "photos", "--unlabelled", "loose", "--rounds", "0"], "rounds"),
+        (["selftrain", "teacher", "--data", "photos", "--unlabelled", "loose", "--student", "finetune-folder"], "rule"),
+        (
+            ["selftrain", "teacher", "--data", "photos", "--unlabelled", "loose", "--student", "mpp-vit-b16"],
+            "without labels",
+        ),
+        (["selftrain", "teacher", "--data", "photos", "--unlabelled", "loose", "--student", "nothing"], "nothing"),
+        (["selftrain", "teacher", "--data", "photos", "--unlabelled", "loose", "--out", "loose"], "inside the data"),
+        (["selftrain", "strange", "--data", "photos", "--unlabelled", "loose"], "vitrail finetune"),
+        (["selftrain", "--resume", "runs/none"], "no such folder"),
+        (["selftrain", "--resume", "teacher"], "not the record of a self-training"),
+        (["selftrain", "--resume", "runs/self", "--threshold", "0.5"], "cannot change a run that goes on"),
+    ],
+)
+def test_mistakes_are_one_message_and_leave_nothing_behind(words, said, here, capsys) -> None:
+    make_images(here / "photos", per_class=6)
+    make_images(here / "loose", per_class=2)
+    teacher_folder(here / "teacher")
+    teacher_folder(here / "strange", labels=("a", "b", "c", "d"))
+    assert main([*words, *(["--device", "cpu"] if "--resume" not in words else [])]) in (2, 3)
+    assert said in capsys.readouterr().err
+    assert not (here / "runs").exists() or not list((here / "runs").iterdir())
