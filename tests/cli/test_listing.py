@@ -7,7 +7,7 @@ import pytest
 
 from vitrail.cli import main
 from vitrail.data.sources.named_rows import NAMED
-from vitrail.recipes import RECIPES, RuleRow
+from vitrail.recipes import RECIPES, MaskedRow, RuleRow
 from vitrail.zoo import ZOO
 
 
@@ -70,7 +70,7 @@ def test_recipes_are_listed_one_per_line(capsys):
     out = printed_by(capsys, "recipes")
     for name, row in RECIPES.items():
         line = line_of(out, name)
-        assert row.data in name or isinstance(row, RuleRow)
+        assert row.data in name or isinstance(row, RuleRow | MaskedRow)
         assert (f"{row.score.value:.2f}" in line) if row.score else ("not stated" in " ".join(line))
 
 
@@ -98,6 +98,7 @@ def test_recipes_are_listed_by_where_they_come_from(capsys):
         "AugReg: How to train your ViT?",
         "Big Transfer",
         "our own, for small data",
+        "learning without labels",
     ]
     places = [lines.index(heading) for heading in headings]
     assert places == sorted(places)
@@ -105,6 +106,7 @@ def test_recipes_are_listed_by_where_they_come_from(capsys):
     assert firsts == [
         *("vit-b16-jft-7ep", "finetune-imagenet", "augreg-vit-ti16-i1k-300ep", "finetune-bit-hyperrule"),
         "vit-digits",
+        "mpp-vit-b16",
     ]
 
 
@@ -140,7 +142,7 @@ def test_recipes_as_json(capsys):
     }
     assert (rows["vit-cifar10"]["group"], rows["vit-cifar10"]["length"]) == ("our own, for small data", "600 epochs")
     # Each group in one piece, so that a program may cut the list where it changes.
-    assert len(list(groupby(row["group"] for row in rows.values()))) == 5
+    assert len(list(groupby(row["group"] for row in rows.values()))) == 6
 
 
 def test_data_sets_are_listed_one_per_line(capsys):

@@ -291,7 +291,7 @@ def test_nothing_depends_on_the_clock_of_the_wall(images, tmp_path, monkeypatch)
 
 def test_another_torch_is_recorded_and_no_obstacle(images, tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    monkeypatch.setattr(start, "versions", lambda: {"torch": "9.9.9", "vitrail": "0"})
+    monkeypatch.setattr(start, "versions", lambda _model: {"torch": "9.9.9", "vitrail": "0"})
     with pytest.raises(Crash):
         trained(started(config(images), folder), folder, crash_at("saved", 6))
     monkeypatch.undo()

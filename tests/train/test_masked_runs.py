@@ -47,7 +47,10 @@ def test_going_on_is_exact(kind, images, tmp_path) -> None:
     assert_same_run(folder, unbroken)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    ["colour", "autoencoder", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("small_patch", "pixels"))],
+)
 def test_it_learns_and_keeps_an_encoder_without_labels(kind, images, tmp_path) -> None:
     config = masked(images, kind, steps=60, keep="last", optim={"lr": 1e-2})
     session = trained(started(config, tmp_path / "run"), tmp_path / "run")

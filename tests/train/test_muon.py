@@ -150,7 +150,7 @@ def test_two_processes_make_the_same_run(images: Path, tmp_path: Path) -> None:
 
 def test_a_resnet_is_refused() -> None:
     network = BitConfig(blocks=(1,), width=32, image_size=32, num_classes=5)
-    with pytest.raises(UsageError, match="adam or sgd for a ResNet"):
+    with pytest.raises(UsageError, match="adam or sgd for a network that is no Vision Transformer"):
         build_optimizer(build(network), MUON)
 
 

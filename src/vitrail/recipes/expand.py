@@ -18,8 +18,8 @@ _ROWS: tuple[Row, ...] = (
     *augreg.FINETUNING,
     rules.HYPERRULE,
     *small.SMALL,
-    *masked.MASKED,
     rules.FOLDER,
+    *masked.MASKED,
     rules.MASKED,
 )
 RECIPES: dict[str, Row] = {row.name: row for row in _ROWS}

@@ -85,5 +85,5 @@ def test_pixels_are_patches_in_order_and_a_picture_puts_them_back() -> None:
 
 def test_a_patch_of_one_colour_stays_finite_when_it_is_standardised() -> None:
     found, mean, std = standardised(torch.full((1, 2, 12), 0.7))
-    assert torch.equal(found, torch.zeros(1, 2, 12))
+    assert found.abs().max() < 1e-3
     assert (found * std + mean).flatten().tolist() == pytest.approx([0.7] * 24)
