@@ -13,6 +13,8 @@ from vitrail.config import MaskingConfig, RunConfig
 from vitrail.models.masked import Seen
 from vitrail.report import write_report
 from vitrail.report.hidden import read_hidden
+from vitrail.report.story import gather
+from vitrail.report.versus import versus_page
 from vitrail.train.folder import RunFolder
 from vitrail.train.hidden_pictures import NAME, write_hidden
 
@@ -64,6 +66,23 @@ def test_it_says_what_was_guessed_of_what(kind, tmp_path) -> None:
     for wrong in ("right at the first guess", "95 % interval", "Class by class", "vitrail predict", "left out"):
         assert wrong not in reader.words
     assert "vitrail finetune" in reader.words
+
+
+@pytest.mark.parametrize(("target", "words"), [("colour", "(8 colours)"), ("small_patch", "(2x2 parts, 8 colours)")])
+def test_a_grey_network_of_small_patches_has_fewer_colours_and_parts(target, words, tmp_path) -> None:
+    config = masked(MaskingConfig(target=target))
+    grey = replace(config.model, channels=1, patch_size=(2, 2))
+    assert words in read(make_run(tmp_path / "run", LINES, config=replace(config, model=grey))).words
+
+
+def test_beside_a_run_with_labels_it_has_no_accuracy(tmp_path) -> None:
+    hidden = make_run(tmp_path / "hidden", LINES, config=masked(MaskingConfig()))
+    labelled = make_run(tmp_path / "labelled", [trained(10), evaluated(10), done()])
+    reader = Reader(versus_page([gather(hidden, None, None), gather(labelled, None, None)]))
+    assert "accuracy75.00 %" in reader.words and "of what was hidden75.00 % right colours" in reader.words
+    assert reader.words.count(" % to ") == 1
+    assert "Held-out right colours, accuracy" in reader.words
+    assert "hidden learnt without labels" in reader.words
 
 
 def test_three_rows_of_pictures_are_shown(tmp_path) -> None:

@@ -60,7 +60,14 @@ def test_the_class_in_the_middle() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"threshold": 1.0}, {"threshold": -0.1}, {"per_class": 0}, {"labels": "firm"}, {"balance": False, "per_class": 3}],
+    [
+        {"threshold": 1.0},
+        {"threshold": -0.1},
+        {"per_class": 0},
+        {"per_class": 10**12},
+        {"labels": "firm"},
+        {"balance": False, "per_class": 3},
+    ],
 )
 def test_what_makes_no_choice_is_refused(wrong) -> None:
     with pytest.raises(UsageError):

@@ -118,12 +118,18 @@ def test_going_on_from_anywhere_is_exact(unbroken, place, tmp_path, monkeypatch)
             carried_out(folder)
     with pytest.raises(Crash):
         carried_out(folder, watcher=crash_at("evaluating", 4))
+    with monkeypatch.context() as patch:
+        # Of the last round, after which nobody would come to it again.
+        patch.setattr(rounds, "keep_last", broken)
+        with pytest.raises(Crash):
+            carried_out(folder)
     result = carried_out(folder)
     assert len(result.students) == 2
     for name in ("taught-1/taught.npz", "taught-2/taught.npz"):
         with np.load(folder / name) as one, np.load(unbroken / name) as other:
             assert all(np.array_equal(one[key], other[key]) for key in other.files)
-    assert (folder / "model" / "config.json").is_file()
+    last, kept = (read_checkpoint(one).state for one in (folder / "round-2", folder / "model"))
+    assert all((kept[name] == last[name]).all() for name in last)
     assert_same_weights(folder, unbroken)
 
 

@@ -43,6 +43,20 @@ def test_a_folder_of_images_inside_the_labelled_folder_gives_nothing_new(place) 
         open_sets(labelled, Unlabelled(data=str(place / "labelled" / "ant")), CPU, quietly)
 
 
+def test_links_to_what_is_tested_on_are_not_given_to_the_teacher(tmp_path, place) -> None:
+    make_images(tmp_path / "data" / "train", per_class=4)
+    make_images(tmp_path / "data" / "test", per_class=2)
+    shutil.copytree(place / "loose", tmp_path / "many")
+    (tmp_path / "many" / "folder").symlink_to(tmp_path / "data" / "test")
+    tested = sorted((tmp_path / "data" / "test").rglob("*.png"))
+    (tmp_path / "many" / "soft.png").symlink_to(tested[0])
+    (tmp_path / "many" / "hard.png").hardlink_to(tested[1])
+    labelled = DataConfig(data=str(tmp_path / "data"))
+    with pytest.warns(Notice, match="10 of the 46 unlabelled"):
+        sets = open_sets(labelled, Unlabelled(data=str(tmp_path / "many")), CPU, quietly)
+    assert len(sets.unlabelled) == 36
+
+
 def test_nested_images_are_all_found(place) -> None:
     sets = open_sets(DataConfig(data=str(place / "labelled")), Unlabelled(data=str(place / "loose")), CPU, quietly)
     assert len(sets.unlabelled) == 36

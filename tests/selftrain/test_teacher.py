@@ -27,6 +27,7 @@ def test_without_names_the_number_of_classes_decides() -> None:
         (None, 0, "no head"),
         (("a", "x"), 2, "does not know the class 'b'"),
         (("a", "b", "c"), 3, "only the teacher knows the class 'c'"),
+        (("a", "a", "b"), 3, "two classes of the teacher are called 'a'"),
     ],
 )
 def test_other_classes_are_refused_with_the_way_to_teach_them(labels, outputs, said) -> None:

@@ -291,7 +291,7 @@ HIDDEN = {
 
 
 def masked(kind: str, **more) -> RunConfig:
-    asked = settings(replace(DIGITS, num_classes=0), **more)
+    asked = settings(replace(DIGITS, num_classes=0), **{"keep": "last", **more})
     return replace(asked, masking=HIDDEN[kind], data=replace(asked.data, labelled=False))
 
 

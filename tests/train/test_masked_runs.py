@@ -11,11 +11,15 @@ from tests.train.test_resume import Crash, crash_at
 from tests.train.tiny_run import PLAIN, STRONG, assert_same_run, config, events, make_images, resumed, started, trained
 
 from vitrail import load_model
-from vitrail.config import MaskingConfig, RunConfig
+from vitrail.config import MaskingConfig, OptimConfig, RunConfig, preset
+from vitrail.errors import UsageError
+from vitrail.models.masked import build_masked
 from vitrail.report.hidden import read_hidden
+from vitrail.train.optimizer import learning
 from vitrail.train.start import adapted
 from vitrail.weights.load import read_checkpoint
 
+GOOGLE = preset("google")
 NETWORK = replace(PLAIN, num_classes=0, image_size=(16, 16))
 KINDS = {
     "colour": MaskingConfig(),
@@ -28,7 +32,9 @@ KINDS = {
 
 
 def masked(images: Path, kind: str, **train) -> RunConfig:
-    settings = config(images, model=NETWORK, augment=replace(STRONG, mixup=0.0), average=0.9, **train)
+    settings = config(
+        images, model=NETWORK, augment=replace(STRONG, mixup=0.0), average=0.9, **{"keep": "last", **train}
+    )
     return replace(settings, masking=KINDS[kind], data=replace(settings.data, labelled=False))
 
 
@@ -52,7 +58,7 @@ def test_going_on_is_exact(kind, images, tmp_path) -> None:
     ["colour", "autoencoder", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("small_patch", "pixels"))],
 )
 def test_it_learns_and_keeps_an_encoder_without_labels(kind, images, tmp_path) -> None:
-    config = masked(images, kind, steps=60, keep="last", optim={"lr": 1e-2})
+    config = masked(images, kind, steps=60, optim={"lr": 1e-2})
     session = trained(started(config, tmp_path / "run"), tmp_path / "run")
     found = events(tmp_path / "run", "evaluated")
     assert found[-1]["loss"] < 0.9 * found[0]["loss"]
@@ -63,6 +69,22 @@ def test_it_learns_and_keeps_an_encoder_without_labels(kind, images, tmp_path) -
     assert torch.equal(kept.norm.weight, average.state["norm.weight"])
     record = json.loads((tmp_path / "run/model/config.json").read_text())
     assert record["provenance"]["masking"]["target"] == KINDS[kind].target
+    # It is right about no class, and is not said to be.
+    assert set(record["metrics"]["held_out"]) == {"images", KINDS[kind].guessed, "loss"}
+
+
+def test_the_best_model_cannot_be_asked_for(images, tmp_path) -> None:
+    with pytest.raises(UsageError, match=r"--train\.keep last"):
+        started(masked(images, "colour", steps=2, keep="best"), tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", ["colour", "autoencoder"])
+def test_what_predicts_learns_as_a_head_does_and_is_not_frozen_with_the_first_blocks(kind) -> None:
+    network = build_masked(NETWORK, KINDS[kind], GOOGLE)
+    places = {place.name: place for place in learning(network, OptimConfig(optimizer="adam", lr=1.0, freeze=1))}
+    predicting = [name for name in dict(network.named_parameters()) if name.startswith(("prediction.", "decoder."))]
+    assert predicting and all(places[name].below == 0 for name in predicting)
+    assert "embedding.projection.weight" not in places
 
 
 def test_held_out_images_are_measured_with_the_same_patches_hidden_every_time(images, tmp_path) -> None:

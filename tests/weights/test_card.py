@@ -90,7 +90,9 @@ def test_what_is_not_known_is_said() -> None:
     card = model_card(checkpoint())
     assert "Not recorded: say it with `preprocessing=`" in card
     assert "10 classes without recorded names." in card
-    assert "no classes" in model_card(from_model(vitrail.create_model("vit-test", num_classes=0)))
+    headless = model_card(from_model(vitrail.create_model("vit-test", num_classes=0)))
+    assert "no classes" in headless and "features = model(" in headless and "classifier" not in headless
+    assert front_matter(headless)["pipeline_tag"] == "image-feature-extraction"
 
 
 def test_a_squash_without_antialiasing() -> None:

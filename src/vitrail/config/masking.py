@@ -45,7 +45,7 @@ class MaskingConfig:
             raise UsageError(f"target is {self.target!r}", wanted="pixels, which is what an autoencoder predicts")
         if not 0 < self.share < 1:
             raise UsageError(f"share is {self.share}", wanted="more than 0 and less than 1")
-        if min(self.masked, self.swapped) < 0 or self.masked + self.swapped > 1 + 1e-9:
+        if not (self.masked >= 0 and self.swapped >= 0 and self.masked + self.swapped <= 1 + 1e-9):
             raise UsageError(
                 f"masked and swapped are {self.masked} and {self.swapped}", wanted="shares that make at most 1 together"
             )

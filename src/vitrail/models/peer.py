@@ -55,6 +55,6 @@ def ensure_takes_size(config: PeerConfig) -> None:
             said = " ".join(str(error).split())[:120]
             raise UsageError(
                 f"{config.title} cannot take images of {times(config.image_size)} pixels ({said})",
-                wanted="more of them",
+                wanted="another size",
                 fix="Add --image-size 224, say.",
             ) from None

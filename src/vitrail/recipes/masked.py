@@ -52,11 +52,11 @@ def _paper(model: str, score: Score | None = None) -> MaskedRow:
 
 
 def _autoencoder(model: str, score: Score | None = None) -> MaskedRow:
-    """Rate 1.5e-4 for each 256 images of a batch; 40 of 800 epochs are warm-up."""
+    """Rate 1.5e-4 for each 256 images of a batch; 40 of 800 epochs are warm-up; positions are not learned."""
     return MaskedRow(
         name=f"mae-{model}",
         data="i1k",
-        model=_named(model),
+        model=replace(_named(model), position="sincos_2d"),
         masking=_AUTOENCODER,
         lr=2.4e-3,
         weight_decay=0.05,

@@ -41,6 +41,8 @@ class Disagreement:
 def why_not(first: Story, second: Story) -> str:
     """Why two runs cannot be compared image by image; empty where they can."""
     for story in (first, second):
+        if story.record.config.masking is not None:
+            return f"{story.path.name} learnt without labels, and names no classes."
         if story.predictions is None:
             return f"{story.path.name} has not been measured, or what it said is not there. {story.left_out}".strip()
     ours, theirs = _digest(first), _digest(second)

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from vitrail.config import MaskingConfig
+from vitrail.config import MaskingConfig, VitConfig
 from vitrail.data.check.words import number, text
+from vitrail.models.masked.targets import LEVELS, parts_of_a_side
 from vitrail.report.document import Section
 from vitrail.report.numbers import percent
 from vitrail.report.pictures import LARGE, SMALL, address
@@ -22,41 +23,49 @@ _ROWS = {"original": "as it is", "corrupted": "as the network gets it", "predict
 
 def hidden_score(story: Story) -> str:
     """The share that the run watched, in words that say of what."""
-    metrics, masking = story.metrics, story.record.config.masking
-    if metrics is None or masking is None:
+    metrics, masking, network = story.metrics, story.record.config.masking, story.record.config.model
+    if metrics is None or masking is None or not isinstance(network, VitConfig):
         return ""
     split = "test" if story.split == "test" else "held-out"
     whole, _ = percent(metrics.accuracy).split()
     return (
-        f'<div class="score"><b>{whole}<small>%</small></b><p>of {_what(masking)}, over {number(metrics.images)} '
-        f"{split} images<br><span>{percent(masking.share)} of the patches of each were hidden; there is no accuracy "
-        "before it is taught classes</span></p></div>"
+        f'<div class="score"><b>{whole}<small>%</small></b><p>of {_what(masking, network)}, over '
+        f"{number(metrics.images)} {split} images<br><span>{percent(masking.share)} of the patches of each were "
+        "hidden; there is no accuracy before it is taught classes</span></p></div>"
     )
 
 
-def _what(masking: MaskingConfig) -> str:
+def _what(masking: MaskingConfig, network: VitConfig) -> str:
+    colours, parts = f"{LEVELS**network.channels:,} colours", _parts(network)
     return {
-        "colour": "the hidden patches have their mean colour guessed right (512 colours)",
-        "small_patch": "the parts of hidden patches have their mean colour guessed right (4x4 parts, 512 colours)",
+        "colour": f"the hidden patches have their mean colour guessed right ({colours})",
+        "small_patch": f"the parts of hidden patches have their mean colour guessed right ({parts}, {colours})",
         "pixels": "the variance of hidden pixels is explained",
     }[masking.target]
 
 
+def _parts(network: VitConfig) -> str:
+    side = parts_of_a_side(network)
+    return f"{side}x{side} parts"
+
+
 def hidden_sections(story: Story) -> Iterator[Section]:
     """A few images in three rows; nothing for a run that has not come to its end."""
-    masking, shown = story.record.config.masking, read_hidden(story.path / NAME)
-    if masking is None or shown is None:
+    config, shown = story.record.config, read_hidden(story.path / NAME)
+    if config.masking is None or shown is None or not isinstance(config.model, VitConfig):
         return
-    yield Section("hidden", "What it puts in place of what is hidden", _lead(masking), _pictures(shown))
+    lead = _lead(config.masking, config.model)
+    yield Section("hidden", "What it puts in place of what is hidden", lead, _pictures(shown))
 
 
-def _lead(masking: MaskingConfig) -> str:
+def _lead(masking: MaskingConfig, network: VitConfig) -> str:
     if masking.method == "autoencoder":
         lent = " Mean and contrast of each hidden patch are lent to it: it predicts the rest." * masking.normalised
         return f"Grey is what it does not see; what it sees is shown as it is in every row.{lent}"
     words = {
         "colour": "Of a hidden patch it predicts the mean colour, at three bits a channel.",
-        "small_patch": "Of a hidden patch it predicts the mean colour of each of 4x4 parts, at three bits a channel.",
+        "small_patch": f"Of a hidden patch it predicts the mean colour of each of {_parts(network)}, at three bits a "
+        "channel.",
         "pixels": "Of a hidden patch it predicts every pixel.",
     }[masking.target]
     return (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from vitrail.report.axes import Axis, loss_axis, share_axis
 from vitrail.report.chart import Chart, Line, Point
-from vitrail.report.curves import from_zero, percent_tick, planned_rates, points
+from vitrail.report.curves import from_zero, percent_tick, planned_rates, points, share_title
 from vitrail.report.numbers import percent
 from vitrail.report.story import Story
 
@@ -45,7 +45,7 @@ def overlaid(letters: Sequence[str], stories: Sequence[Story]) -> list[Chart]:
     made = [
         drawn("Loss in training", [points(story.training, "loss") for story in stories], loss_axis, _loss),
         drawn(
-            "Held-out accuracy",
+            _share_title(stories),
             [points(story.evaluations, "accuracy") for story in stories],
             share_axis,
             percent,
@@ -55,6 +55,11 @@ def overlaid(letters: Sequence[str], stories: Sequence[Story]) -> list[Chart]:
         drawn("Learning rate", [planned_rates(story) for story in stories], from_zero, lambda value: f"{value:.3g}"),
     ]
     return [chart for chart in made if any(line.points for line in chart.lines)]
+
+
+def _share_title(stories: Sequence[Story]) -> str:
+    """What the share on held-out images is of, which differs between runs with and without labels."""
+    return f"Held-out {', '.join(dict.fromkeys(share_title(story).lower() for story in stories))}"
 
 
 def _loss(value: float) -> str:

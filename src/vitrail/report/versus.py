@@ -77,10 +77,15 @@ def _results(letters: str, names: Sequence[str], stories: Sequence[Story]) -> st
 def _values(story: Story) -> dict[str, str]:
     """What is said about a run, empty where it has no such number."""
     config, metrics, whole, best = story.record.config, story.metrics, story.summary, story.best
-    accuracy = span = images = loss = error = ""
+    accuracy = hidden = span = images = loss = error = ""
+    # Of a run without labels every share is of what was hidden, and no count of images.
+    guessed = "" if config.masking is None else f" {config.masking.guessed}"
     if metrics is not None and metrics.images:
-        low, high = interval(round(metrics.accuracy * metrics.images), metrics.images)
-        accuracy, span = f"<b>{percent(metrics.accuracy, 2)}</b>", f"{percent(low, 2)} to {percent(high, 2)}"
+        if guessed:
+            hidden = f"<b>{percent(metrics.accuracy, 2)}</b>{guessed}"
+        else:
+            low, high = interval(round(metrics.accuracy * metrics.images), metrics.images)
+            accuracy, span = f"<b>{percent(metrics.accuracy, 2)}</b>", f"{percent(low, 2)} to {percent(high, 2)}"
         images, loss = f"{number(metrics.images)} {split_words(story)}", loss_words(metrics.loss, 4)
     if whole is not None and whole.mean is not None and whole.std is not None:
         accuracy = f"<b>{100 * whole.mean:.2f} ± {100 * whole.std:.2f} %</b> of {counted(len(whole.seeds), 'seed')}"
@@ -94,10 +99,11 @@ def _values(story: Story) -> dict[str, str]:
         "data": text(config.data.data),
         "accuracy": accuracy,
         "95 % interval": span,
+        "of what was hidden": hidden,
         "images": images,
         "loss": loss,
         "calibration error": error,
-        "best held-out": percent(best["accuracy"], 2) if best else "",
+        "best held-out": f"{percent(best['accuracy'], 2)}{guessed}" if best else "",
         "time": "" if seconds is None else duration(seconds),
         "parameters": short_count(parameters(config.model)),
     }

@@ -10,6 +10,9 @@ from vitrail.errors import UsageError, choose
 
 Kind = Literal["soft", "hard"]
 
+# The paper takes 130,000. Each has a place in memory, and more would be a slip.
+_MOST_PER_CLASS = 10_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -29,7 +32,7 @@ class Choice:
         if not 0 <= self.threshold < 1:
             raise UsageError(f"threshold is {self.threshold}", wanted="a probability from 0 up to 1")
         if self.per_class is not None:
-            positive("per_class", self.per_class, at_most=2**40)
+            positive("per_class", self.per_class, at_most=_MOST_PER_CLASS)
             if not self.balance:
                 raise UsageError("per_class is given and balance is off", wanted="one of them")
 
@@ -43,12 +46,12 @@ def choose_images(guesses: np.ndarray, confidence: np.ndarray, classes: int, cho
     sure = np.flatnonzero(confidence >= choice.threshold)
     if not choice.balance or not len(sure):
         return sure
-    # The surest first, and of equals the first.
-    sure = sure[np.argsort(-confidence[sure], kind="stable")]
+    # Class by class, the surest first, and of equals the first.
+    sure = sure[np.lexsort((-confidence[sure], guesses[sure]))]
     counts = np.bincount(guesses[sure], minlength=classes)
     wanted = choice.per_class or middle(counts)
-    groups = [sure[guesses[sure] == number] for number in np.flatnonzero(counts)]
-    return np.sort(np.concatenate([np.resize(group, wanted) for group in groups]))
+    groups = np.split(sure, np.cumsum(counts)[:-1])
+    return np.sort(np.concatenate([np.resize(group, wanted) for group in groups if len(group)]))
 
 
 def middle(counts: np.ndarray) -> int:

@@ -82,8 +82,9 @@ class SelfTraining:
             result = self._begun()
             for number in range(len(result.students) + 1, self.plan.rounds + 1):
                 result = replace(result, students=(*result.students, self._round(number)))
-                write_result(folder.result, result)
+                # The result last: a round that stands there is not looked at again.
                 keep_last(folder, folder.round(number))
+                write_result(folder.result, result)
             return result
 
     def _begun(self) -> Result:

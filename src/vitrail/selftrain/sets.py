@@ -1,6 +1,7 @@
 """The images of a self-training: labelled ones as any run opens them, and others of which nothing is known."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import torch
 from vitrail.config import DataConfig, DecodePolicy
 from vitrail.data import OpenOptions, Part, Source, open_data
 from vitrail.data.check import preflight
+from vitrail.data.sources.files import Files
+from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.source import whole_of
 from vitrail.data.sources.taught import Origin, blind
 from vitrail.errors import DataError, UsageError, notice
@@ -83,8 +86,8 @@ def _open_unlabelled(labelled: DataConfig, unlabelled: Unlabelled, checking: Che
 
 def _others(images: Source, known: Iterable[Source]) -> Source:
     """The images without those that are known from elsewhere, by the place where they lie."""
-    places = {source.where(index) for source in known for index in range(len(source))}
-    new = np.array([images.where(index) not in places for index in range(len(images))])
+    places = {_place(source, index) for source in known for index in range(len(source))}
+    new = np.array([_place(images, index) not in places for index in range(len(images))])
     gone = int((~new).sum())
     if not gone:
         return images
@@ -100,6 +103,17 @@ def _others(images: Source, known: Iterable[Source]) -> Source:
         "does not label them."
     )
     return Part(whole_of(images), _numbers(images)[new], images.split)
+
+
+def _place(source: Source, index: int) -> Hashable:
+    """Where an image lies: its very file, whatever links lead there, else what its source calls it."""
+    whole, inside = whole_of(source), int(source.ids(np.array([index]))[0])
+    if isinstance(whole, Joined):
+        return _place(*whole.place(inside))
+    if not isinstance(whole, Files):
+        return whole.where(inside)
+    state = os.stat(whole.path(inside))  # noqa: PTH116 - Path.stat takes twice as long
+    return state.st_dev, state.st_ino
 
 
 def _numbers(source: Source) -> np.ndarray:

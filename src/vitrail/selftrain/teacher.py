@@ -59,8 +59,12 @@ def match_outputs(
         notice(f"{model}: the names of its classes are not known, so they are taken to be those of the data.")
         return np.arange(outputs)
     names = [unicodedata.normalize("NFC", name) for name in labels]
+    places, wanted = ({name: place for place, name in enumerate(those)} for those in (names, classes))
+    if len(places) < len(names):
+        twice = next(name for place, name in enumerate(names) if places[name] != place)
+        raise DataError(f"two classes of the teacher are called {twice!r}", where=model, fix=fix)
     if sorted(names) != sorted(classes):
-        unknown = [name for name in classes if name not in names] or [name for name in names if name not in classes]
+        unknown = [name for name in classes if name not in places] or [name for name in names if name not in wanted]
         more = ", ..." if len(unknown) > _FEW else ""
         who = "the teacher does not know" if unknown[0] in classes else "only the teacher knows"
         raise DataError(
@@ -69,4 +73,4 @@ def match_outputs(
             where=model,
             fix=fix,
         )
-    return np.array([names.index(name) for name in classes])
+    return np.array([places[name] for name in classes])

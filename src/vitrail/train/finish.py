@@ -12,7 +12,8 @@ from vitrail.models import Classifier
 from vitrail.runtime.atomic import atomic_file
 from vitrail.train.folder import RunFolder
 from vitrail.train.hidden_pictures import write_hidden
-from vitrail.train.log import Log, finite
+from vitrail.train.keep import recorded
+from vitrail.train.log import Log
 from vitrail.train.session import Session
 from vitrail.weights.checkpoint import from_model
 from vitrail.weights.load import load_model
@@ -39,7 +40,7 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
     if source is not None and session.config.masking is not None:
         metrics = session.evaluate(source, advance)
         if is_first:
-            _record(folder, load_model(folder.model), split, metrics)
+            _record(session, folder, load_model(folder.model), split, metrics)
             if session.spread.has_all:
                 write_hidden(folder.path, session.see_hidden(source))
     elif source is not None:
@@ -47,7 +48,7 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
         predictions = session.classify(model, source, advance)
         metrics = measure(predictions)
         if is_first:
-            _record(folder, model, split, metrics)
+            _record(session, folder, model, split, metrics)
             _write_predictions(folder, predictions, source)
     log.write(
         {
@@ -62,9 +63,9 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
     return Outcome(split, metrics, predictions, source)
 
 
-def _record(folder: RunFolder, model: Classifier, split: str, metrics: Metrics) -> None:
+def _record(session: Session, folder: RunFolder, model: Classifier, split: str, metrics: Metrics) -> None:
     """Numbers travel with the weights they belong to."""
-    model.metrics = {**model.metrics, split: finite(to_json(metrics))}
+    model.metrics = {**model.metrics, split: recorded(session.config, metrics)}
     write_checkpoint(from_model(model), folder.model, "vitrail")
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vitrail.config import to_json
+from vitrail.config import RunConfig, to_json
 from vitrail.data.sources.taught import lineage_of
 from vitrail.evaluate import Metrics
 from vitrail.models.masked import MaskedNetwork
@@ -21,6 +21,13 @@ def keep_model(session: Session, folder: RunFolder, metrics: Metrics | None) -> 
     if session.processes.is_first:
         _write(session, folder, weights, metrics)
     session.processes.wait()
+
+
+def recorded(config: RunConfig, metrics: Metrics) -> dict[str, Any]:
+    """Numbers as they travel with a model: one that learnt without labels has no accuracy, but a share of its own."""
+    if config.masking is None:
+        return finite(to_json(metrics))
+    return finite({"images": metrics.images, config.masking.guessed: metrics.accuracy, "loss": metrics.loss})
 
 
 def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metrics: Metrics | None) -> None:
@@ -40,7 +47,7 @@ def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metr
         "taught": lineage_of(session.data.train),
         "averaged": session.average is not None,
     }
-    measured = {} if metrics is None else {"held_out": finite(to_json(metrics))}
+    measured = {} if metrics is None else {"held_out": recorded(config, metrics)}
     write_checkpoint(
         Checkpoint(
             config=config.model,

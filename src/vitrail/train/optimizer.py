@@ -17,6 +17,8 @@ _NOT_KERNELS = re.compile(r"(^|\.)(positions|class_token|mask_token|registers|re
 MOMENTS = {"adam": 2, "sgd": 1, "muon": 2}
 """Numbers that an optimiser remembers for each weight, at most: Muon only one for those of the blocks."""
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
+# What reads the last block; the last two of a network that learns without labels.
+_ABOVE = ("norm.", "pre_logits.", "pooling.", "prediction.", "decoder.")
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def learning(model: Classifier, optim: OptimConfig) -> tuple[Place, ...]:
     for name, parameter in model.named_parameters():
         is_head = name.startswith("head.")
         block = _BLOCK.match(name)
-        layer = depth + 1 if is_head or name.startswith(("norm.", "pre_logits.", "pooling.")) else 0
+        layer = depth + 1 if is_head or name.startswith(_ABOVE) else 0
         layer = int(block[1]) + 1 if block and depth else layer
         frozen = not is_head if optim.freeze == -1 else optim.freeze > 0 and layer <= optim.freeze
         parameter.requires_grad_(not frozen)

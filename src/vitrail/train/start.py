@@ -306,6 +306,11 @@ def _network(config: RunConfig) -> Classifier:
         raise UsageError(
             "the network is no Vision Transformer of ours", wanted="one, or a hybrid, which has patches to hide"
         )
+    if config.train.keep != "last":
+        raise UsageError(
+            "the best model is asked for",
+            wanted="--train.keep last: what predicts hidden patches best need not have the best features",
+        )
     return build_masked(config.model, config.masking, config.preprocessing)
 
 

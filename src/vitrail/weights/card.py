@@ -28,9 +28,10 @@ def model_card(
 
     `exports` is what is said about exported files.
     """
+    kind = "An image classifier" if checkpoint.config.num_classes else "A network that gives features of images,"
     sections = [
         f"# {_title(checkpoint.config)}",
-        "An image classifier in the format of vitrail, the Vision Transformer of "
+        f"{kind} in the format of vitrail, the Vision Transformer of "
         '"An Image is Worth 16x16 Words" ([arXiv:2010.11929](https://arxiv.org/abs/2010.11929)).',
         _table("part", "value", _facts(checkpoint)),
         f"## Use\n\n{use or _use(checkpoint.config, source)}",
@@ -89,13 +90,14 @@ def plain(value: Any) -> str:
 
 def _front_matter(checkpoint: Checkpoint) -> str:
     stated = str(checkpoint.provenance.get("licence") or checkpoint.provenance.get("license") or "")
+    task = "image-classification" if checkpoint.config.num_classes else "image-feature-extraction"
     lines = [
         "library_name: vitrail",
-        "pipeline_tag: image-classification",
+        f"pipeline_tag: {task}",
         f"license: {json.dumps(stated) if _LICENCE.fullmatch(stated) else 'other'}",
         "tags:",
         "- vitrail",
-        "- image-classification",
+        f"- {task}",
         f"- {_TAGS[type(checkpoint.config)]}",
     ]
     return "\n".join(["---", *lines, "---"])
@@ -139,7 +141,7 @@ def _use(config: ModelConfig, source: str) -> str:
     python = [
         "import torch, vitrail",
         f"model = vitrail.load_model({json.dumps(source)})",
-        f"logits = model(torch.zeros({shape}))  # pixels prepared as below",
+        f"{'logits' if config.num_classes else 'features'} = model(torch.zeros({shape}))  # pixels prepared as below",
     ]
     commands = [f"$ vitrail info {source}"]
     if config.num_classes:

@@ -9,7 +9,7 @@ from vitrail.config import MaskingConfig, Preprocessing, VitConfig
 from vitrail.models.initialise import start_head
 from vitrail.models.masked.corruption import Corruption, draw_corruption
 from vitrail.models.masked.network import MaskedNetwork, Seen, mean_of_hidden, pixel_answer
-from vitrail.models.masked.targets import LEVELS, SMALL_SIDE, colour_values, colours, picture, pixels
+from vitrail.models.masked.targets import LEVELS, colour_values, colours, parts_of_a_side, picture, pixels
 
 _MASK_STD = 0.02
 
@@ -20,7 +20,7 @@ class MaskedPatchPrediction(MaskedNetwork):
     def __init__(self, config: VitConfig, masking: MaskingConfig, preprocessing: Preprocessing) -> None:
         super().__init__(config, masking, preprocessing)
         height, width = config.pixels_per_patch
-        self._side = min(SMALL_SIDE, height, width) if masking.target == "small_patch" else 1
+        self._side = parts_of_a_side(config) if masking.target == "small_patch" else 1
         outputs = self._side**2 * LEVELS**config.channels
         if masking.target == "pixels":
             outputs = height * width * config.channels

@@ -18,6 +18,11 @@ SMALL_SIDE = 4
 _VARIANCE_EPSILON = 1e-6
 
 
+def parts_of_a_side(config: VitConfig) -> int:
+    """As many as there are pixels, where a patch is smaller."""
+    return min(SMALL_SIDE, *config.pixels_per_patch)
+
+
 def colours(
     images: Float[Tensor, "batch channels height width"], config: VitConfig, preprocessing: Preprocessing, side: int
 ) -> Int[Tensor, "batch patches parts"]:
