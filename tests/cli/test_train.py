@@ -20,6 +20,7 @@ from vitrail.cli import main, train
 from vitrail.config import RunConfig
 from vitrail.data import open_data
 from vitrail.data.sources.files import Files
+from vitrail.recipes import recipe
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import RunFolder, RunRecord, read_run
 from vitrail.train.run import run
@@ -445,3 +446,8 @@ def test_a_time_limit_ends_slow_steps_soon_after_it(capsys, data, monkeypatch):
     (done,) = events(Path("runs/vit-folder-1"), "done")
     assert 2 <= done["step"] < 12
     assert events(Path("runs/vit-folder-1"), "length")[-1]["steps"] == done["step"]
+
+
+def test_what_was_taught_is_measured_on_its_own_val_split() -> None:
+    assert train.defaults(recipe("vit-digits"), ["--data", "taught:somewhere"]).data.held_out is None
+    assert train.defaults(recipe("vit-digits"), ["--data", "digits"]).data.held_out == 0.1

@@ -101,6 +101,16 @@ def test_images_of_several_classes_and_of_none() -> None:
     np.testing.assert_allclose(found.confidence[:, 0], network.logits.sigmoid().amax(1).numpy(), rtol=1e-6)
 
 
+def test_of_soft_labels_only_the_largest_share_is_right() -> None:
+    shares = np.full((4, CLASSES), 0.05, np.float16)
+    shares[np.arange(4), [3, 1, 6, 0]] = 0.7
+    labels = Labels(np.array([3, 1, 6, 0]), CLASSES, shares=shares)
+    network = Table(4)
+    found = classify(network, source(4, labels=labels), PREPARATION, batch_size=3)
+    assert found.right.tolist() == (found.guesses == labels.values[:, None]).tolist()
+    assert not found.right.all()
+
+
 def test_sigmoid_reads_each_class_by_itself() -> None:
     plain, each = (classify(Table(), source(), PREPARATION, batch_size=23, sigmoid=kind) for kind in (False, True))
     np.testing.assert_array_equal(plain.guesses, each.guesses)

@@ -7,6 +7,7 @@ from rich.markup import escape
 from vitrail.cli.terminal import console, printable, table
 from vitrail.cli.training import say_next
 from vitrail.config import VitConfig
+from vitrail.errors import notice
 
 if TYPE_CHECKING:
     from vitrail.selftrain.folder import SelftrainFolder
@@ -73,10 +74,28 @@ def say_result(plan: "Plan", result: "Result", folder: "SelftrainFolder") -> Non
         out.print(f"Accuracy is counted on {' and '.join(counts)}.")
     if "labels right" in columns:
         out.print("Labels right: checked afterwards against the true labels, which were used for nothing.")
+    if told := _warning(result):
+        notice(told)
     paths = (folder.model, folder.round(plan.rounds).report, folder.result)
     for path, what in zip(paths, ("the last student", "its page: open it", "these numbers"), strict=True):
         out.print(f"{escape(printable(str(path)))}  {what}", soft_wrap=True)
     say_next(RunFolder(folder.path))
+
+
+def _warning(result: "Result") -> str:
+    """That the last student knows less than the first teacher, where the same images say so."""
+    pairs = zip(_measured(result.teacher), _measured(result.students[-1]), strict=True)
+    scores = [(what, before, after) for (what, before), (_, after) in pairs if before and after]
+    if not scores:
+        return ""
+    # A teacher may have learnt from what is held out here; the test images are the fairer ones.
+    what, before, after = scores[-1]
+    if after.accuracy >= before.accuracy:
+        return ""
+    return (
+        f"The last student is worse than the teacher on the {what} images: noise wants time. Give it more --epochs, or "
+        f"keep {printable(result.teacher.name)}."
+    )
 
 
 def _measured(model: "Model") -> list[tuple[str, "Score | None"]]:

@@ -337,6 +337,10 @@ def recipe_for(words: list[str]) -> str:
     return _BY_DATA.get(data, _FOLDER)
 
 
+def _data_in(words: list[str]) -> str:
+    return words[words.index("--data") + 1] if "--data" in words[:-1] else ""
+
+
 def defaults(chosen: Recipe, words: list[str]) -> Options:
     """What a recipe says, with the length as it was typed."""
     train = chosen.train
@@ -350,7 +354,8 @@ def defaults(chosen: Recipe, words: list[str]) -> Options:
     known: dict[str, Any] = {
         "data": DataConfig(
             data=_OWN_DATA.get(chosen.name) or tyro.MISSING,
-            held_out=chosen.held_out,
+            # What a teacher taught has its own val split, of labelled images alone.
+            held_out=None if _data_in(words).startswith("taught:") else chosen.held_out,
             labelled=chosen.masking is None,
         ),
         "model": chosen.model,

@@ -97,4 +97,7 @@ def _judge(logits: Tensor, targets: Tensor, sigmoid: bool) -> tuple[Tensor, Tens
         losses = functional.binary_cross_entropy_with_logits(logits, shares, reduction="none").sum(dim=1)
     else:
         losses = -(shares * logits.log_softmax(dim=1)).sum(dim=1)
-    return guesses, probabilities.gather(1, guesses), shares.gather(1, guesses) > 0, losses
+    # Of shares that a teacher gave, the largest is the class; of several classes all have the same.
+    given = shares.gather(1, guesses)
+    right = (given > 0) & (given == shares.amax(dim=1, keepdim=True))
+    return guesses, probabilities.gather(1, guesses), right, losses

@@ -106,6 +106,34 @@ def _cifar(kind: str, masking: MaskingConfig) -> MaskedRow:
     )
 
 
+# Plain patches: what convolutions see around a patch would give away what is hidden beside it.
+_FOLDER_NETWORK = VitConfig(
+    width=256,
+    depth=8,
+    num_heads=4,
+    mlp_width=1024,
+    patch_size=(16, 16),
+    image_size=(128, 128),
+    pool="mean",
+    position="sincos_2d",
+    attention_start="mimetic",
+)
+
+
+def _folder(kind: str, masking: MaskingConfig) -> MaskedRow:
+    return _small(
+        f"{kind}-folder",
+        "folder",
+        _FOLDER_NETWORK,
+        masking,
+        preset("augreg"),
+        batch_size=64,
+        epochs=200,
+        augment=replace(augmentation.PRETRAINING, min_area=0.2),
+        held_out=0.1,
+    )
+
+
 def _digits(kind: str, masking: MaskingConfig) -> MaskedRow:
     digits = small.DIGITS
     return _small(
@@ -127,6 +155,8 @@ MASKED: list[MaskedRow] = [
     _autoencoder("vit-l16", Score(value=85.9, what=f"{_FINETUNED} after 1,600 epochs", source="He et al., 2021")),
     _cifar("mpp", _PAPER),
     _cifar("mae", _SMALL_AUTOENCODER),
+    _folder("mpp", _PAPER),
+    _folder("mae", _SMALL_AUTOENCODER),
     _digits("mpp", _PAPER),
     _digits("mae", replace(_SMALL_AUTOENCODER, decoder_width=32, decoder_heads=2)),
 ]

@@ -77,7 +77,6 @@ def next_commands(story: Story) -> list[tuple[str, str]]:
             (f"vitrail inspect {run} IMAGES", "where it looks and what it has learnt, as the figures of the paper"),
             (f"vitrail report {run} OTHER_RUN", "two runs beside each other: settings and curves"),
             (f"vitrail info {run}", "what the network is and costs, layer by layer"),
-            check,
         ]
     return [
         (f"vitrail predict {run} IMAGES", "what it says about images"),

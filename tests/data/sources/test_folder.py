@@ -162,6 +162,7 @@ def test_a_flat_folder_shows_the_layout(tmp_path) -> None:
     told = refusal(grow(tmp_path, "1.jpg", "2.jpg"))
     assert "images lie in the folder itself" in told
     assert "sub-folders named after the classes (cats/1.jpg, dogs/2.jpg), or train/, val/ and test/" in told
+    assert f"`vitrail train mae-folder --data {tmp_path}` learns from images without classes." in told
 
 
 def test_an_empty_or_missing_folder(tmp_path) -> None:

@@ -1,6 +1,7 @@
 """Class folders: one sub-folder per class, either at the top or inside train/, val/ and test/."""
 
 import os
+import shlex
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -38,7 +39,9 @@ def open_folder(root: Path, split: str = "train", *, allow_empty: bool = False) 
         notes += _unread(root, homes)
     found = _class_folders(folder, notes)
     if not found:
-        raise DataError(f"{_flat(folder)}", wanted=LAYOUT, where=shown(str(folder)))
+        learn = f"`vitrail train mae-folder --data {shlex.quote(shown(str(root)))}` learns from images without classes."
+        fix = learn if _has_images(folder) else ""
+        raise DataError(_flat(folder), wanted=LAYOUT, where=shown(str(folder)), fix=fix)
     train = homes.get("train", folder)
     known = in_order(found if train == folder else _class_folders(train, []))
     strangers = [name for name in in_order(found) if name not in set(known)]
@@ -272,8 +275,12 @@ def _as_number(digits: str) -> tuple[int, str, str]:
     return len(plain), plain, digits
 
 
+def _has_images(folder: Path) -> bool:
+    return any(path.suffix.lower() in _IMAGE_ENDINGS for path in folder.iterdir())
+
+
 def _flat(folder: Path) -> str:
-    if any(path.suffix.lower() in _IMAGE_ENDINGS for path in folder.iterdir()):
+    if _has_images(folder):
         return "images lie in the folder itself, so nothing says what they show"
     return "there are no class folders"
 
