@@ -2,7 +2,7 @@
 
 import pytest
 
-from vitrail.cli.words import SHORT_NAMES, is_given, positional, refuse_derived, with_short_names
+from vitrail.cli.words import SHORT_NAMES, is_given, positional, refuse_derived, typed_value, with_short_names
 from vitrail.errors import UsageError
 
 
@@ -77,3 +77,10 @@ def test_a_switch_is_given_with_either_sign(words, wanted) -> None:
 
 def test_a_switch_without_a_group() -> None:
     assert is_given("--download", ["--no-download"])
+
+
+def test_a_value_is_what_stands_behind_its_option() -> None:
+    assert typed_value("--data", ["--lr", "1", "--data", "digits"]) == "digits"
+    assert typed_value("--data", ["--lr", "1"]) is None
+    # The last word has nothing behind it; the parser says so.
+    assert typed_value("--data", ["--lr", "1", "--data"]) is None

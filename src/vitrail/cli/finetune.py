@@ -11,7 +11,7 @@ from vitrail.cli.finetuning import Options, carry_out, parse, plan_finetuning, r
 from vitrail.cli.launch import folder_of_this_launch, launch, split_processes
 from vitrail.cli.train import Resume
 from vitrail.cli.training import Destination, beginning, checking, next_folder
-from vitrail.cli.words import is_resume, positional, refuse_changes, refuse_derived, with_short_names
+from vitrail.cli.words import is_resume, positional, refuse_changes, refuse_derived, typed_value, with_short_names
 from vitrail.errors import UsageError
 from vitrail.recipes import folder_recipe
 from vitrail.zoo import zoo_row
@@ -59,9 +59,9 @@ def _start(source: str, words: list[str]) -> None:
     from vitrail.transfer.plan import final_runs, sweep_runs
     from vitrail.transfer.source import read_start
 
-    device = own_device(find_device(words[words.index("--device") + 1] if "--device" in words[:-1] else "auto"))
+    device = own_device(find_device(typed_value("--device", words) or "auto"))
     with joined(device) as processes:
-        out = Path(words[words.index("--out") + 1] if "--out" in words[:-1] else Options.out)
+        out = Path(typed_value("--out", words) or Options.out)
         if (before := processes.first_says(lambda: _begun(out))) is not None:
             # torchrun started this very command again.
             _go_on(Resume(resume=Path(before)), processes, device)

@@ -32,6 +32,7 @@ from vitrail.cli.words import (
     positional,
     refuse_changes,
     refuse_derived,
+    typed_value,
     with_short_names,
 )
 from vitrail.config import (
@@ -280,11 +281,11 @@ def _student(
 
 def _recipe(words: list[str]) -> Recipe:
     """The recipe of a student from scratch."""
-    if _value("--data", words) is None and not {"-h", "--help"} & set(words):
+    if typed_value("--data", words) is None and not {"-h", "--help"} & set(words):
         raise UsageError(
             "there are no labelled images", wanted="vitrail selftrain TEACHER --data LABELLED --unlabelled IMAGES"
         )
-    chosen = chosen_recipe(_value("--student", words), words)
+    chosen = chosen_recipe(typed_value("--student", words), words)
     if chosen.model is None or chosen.masking is not None:
         verb = "fine-tuning" if chosen.model is None else "learning without labels"
         raise UsageError(
@@ -297,7 +298,7 @@ def _recipe(words: list[str]) -> Recipe:
 
 def _model_student(words: list[str]) -> "Start | None":
     """The model that students start from, where it is no recipe that they follow."""
-    name = _value("--student", words)
+    name = typed_value("--student", words)
     peer = None if name is None else peer_name(name)
     # Of a network of another package, a tag names weights; without one it starts from scratch.
     if name is None or name in RECIPES or (peer is not None and peer.tag is None):
@@ -310,10 +311,6 @@ def _model_student(words: list[str]) -> "Start | None":
 def _any_recipe(start: "Start") -> Recipe:
     """A stand-in for what cannot be chosen before the data is known, so that a typing error need not wait for it."""
     return folder_recipe(1000, 10, max(start.image_size))
-
-
-def _value(option: str, words: list[str]) -> str | None:
-    return words[words.index(option) + 1] if option in words[:-1] else None
 
 
 def _parse(

@@ -31,6 +31,7 @@ from vitrail.cli.words import (
     positional,
     refuse_changes,
     refuse_derived,
+    typed_value,
     with_short_names,
 )
 from vitrail.config import (
@@ -327,7 +328,7 @@ def recipe_for(words: list[str]) -> str:
     """Without a recipe, the data says which."""
     if "--help" in words or "-h" in words:
         return _FOLDER
-    data = words[words.index("--data") + 1] if "--data" in words[:-1] else None
+    data = typed_value("--data", words)
     if data is None:
         raise UsageError(
             "there is neither a recipe nor data",
@@ -335,10 +336,6 @@ def recipe_for(words: list[str]) -> str:
             fix="`vitrail train vit-digits` tries it on embedded images; `vitrail list recipes` shows all.",
         )
     return _BY_DATA.get(data, _FOLDER)
-
-
-def _data_in(words: list[str]) -> str:
-    return words[words.index("--data") + 1] if "--data" in words[:-1] else ""
 
 
 def defaults(chosen: Recipe, words: list[str]) -> Options:
@@ -355,7 +352,7 @@ def defaults(chosen: Recipe, words: list[str]) -> Options:
         "data": DataConfig(
             data=_OWN_DATA.get(chosen.name) or tyro.MISSING,
             # What a teacher taught has its own val split, of labelled images alone.
-            held_out=None if _data_in(words).startswith("taught:") else chosen.held_out,
+            held_out=None if (typed_value("--data", words) or "").startswith("taught:") else chosen.held_out,
             labelled=chosen.masking is None,
         ),
         "model": chosen.model,

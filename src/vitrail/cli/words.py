@@ -80,6 +80,11 @@ def refuse_derived(words: Sequence[str]) -> None:
             raise UsageError(f"{option} cannot be set: {reason}")
 
 
+def typed_value(option: str, words: Sequence[str]) -> str | None:
+    """What stands behind an option, before all words are read; none where it was not typed."""
+    return words[words.index(option) + 1] if option in words[:-1] else None
+
+
 def is_given(option: str, words: Sequence[str]) -> bool:
     """Whether an option was typed; the sign of a switch does not matter."""
     head, _, tail = option.rpartition(".")
