@@ -358,6 +358,21 @@ def test_attention_that_starts_as_if_it_were_trained() -> None:
     assert not attention.output.bias.any()
 
 
+def test_attention_starts_the_same_however_many_threads_there_are(monkeypatch) -> None:
+    config = dataclasses.replace(ZOO["vit-ti16"].config, depth=1, attention_start="mimetic")
+    before, starts, threads = torch.get_num_threads(), [], []
+    decompose = torch.linalg.svd
+    monkeypatch.setattr(torch.linalg, "svd", lambda m: (threads.append(torch.get_num_threads()), decompose(m))[1])
+    for count in (1, 4):
+        torch.set_num_threads(count)
+        torch.manual_seed(0)
+        starts.append(VisionTransformer(config).blocks[0].attention.qkv.weight.detach())
+    torch.set_num_threads(before)
+    assert torch.equal(*starts)
+    # On a machine with few cores several threads may give the same numbers; they would take minutes on a busy one.
+    assert set(threads) == {1}
+
+
 def test_a_start_that_nobody_knows() -> None:
     with pytest.raises(UsageError, match="attention_start"):
         dataclasses.replace(ZOO["vit-ti16"].config, attention_start="random")

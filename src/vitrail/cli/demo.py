@@ -2,8 +2,6 @@
 
 import dataclasses
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +20,7 @@ from vitrail.cli.training import Destination, checking, next_folder, say_plan, t
 from vitrail.config import DataConfig, RunConfig, VitConfig, times
 from vitrail.data.sources.source import Source
 from vitrail.recipes import recipe
+from vitrail.runtime.threads import one_thread
 from vitrail.train.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def run(seed: int = 0, out: Path = Path("runs"), epochs: int | None = None) -> N
     from vitrail.train.start import begin
 
     config, device = _config(seed, epochs), torch.device("cpu")
-    with _one_thread():
+    with one_thread():
         data = open_run_data(config.data, device, checking)
         folder = next_folder(Destination(out, "demo", is_exact=False), data)
         session = begin(config, data, folder, device)
@@ -56,17 +55,6 @@ def run(seed: int = 0, out: Path = Path("runs"), epochs: int | None = None) -> N
     _say_result(outcome)
     _show_answers(session, folder, outcome)
     _say_what_to_try(folder)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Threads of a network this small wait for each other longer than they work, most of all on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _config(seed: int, epochs: int | None) -> RunConfig:

@@ -1,7 +1,6 @@
 """`vitrail evaluate`: how good models are, on which images, and how far their word can be trusted."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,19 +18,17 @@ from vitrail.data.sources.parts import parse_part
 from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import MissingSplit, canonical_split
 from vitrail.errors import DataError, UsageError, VitrailError, notice
+from vitrail.runtime.threads import is_tiny, one_thread
 
 if TYPE_CHECKING:
     import torch
 
     from vitrail.evaluate import Evaluation, Measured, MultiLabelEvaluation
     from vitrail.evaluate.real import RealLabels
-    from vitrail.models import Classifier
     from vitrail.report.evaluation_folder import EvaluationFolder
     from vitrail.runtime.processes import Processes
 
 Size = int | tuple[int, int]
-
-_TINY = 300_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +243,7 @@ class _Work:
             matched = match_classes(self.source, self.names or subject.model.labels, outputs, name)
             _tell_if_learnt(subject.model.provenance, self.source, options)
         mine = len(range(processes.rank, len(self.source), processes.ranks))
-        with progress(f"measuring {printable(name)}", mine) as advance, _threads(subject.model, self.device):
+        with progress(f"measuring {printable(name)}", mine) as advance, one_thread(is_tiny(subject.model, self.device)):
             measured = evaluate_subject(
                 subject,
                 matched,
@@ -339,20 +336,6 @@ def summarised(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, float |
             mean, std = mean_and_std(values)
             found[key] = {"mean": mean, "std": std}
     return found
-
-
-@contextmanager
-def _threads(model: "Classifier", device: "torch.device") -> Iterator[None]:
-    """One thread for a tiny network: to hand its work to several takes longer than to do it, above all when busy."""
-    import torch
-
-    before = torch.get_num_threads()
-    if device.type == "cpu" and sum(parameter.numel() for parameter in model.parameters()) < _TINY:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _tell_if_learnt(provenance: dict[str, Any], source: Source, options: Options) -> None:

@@ -18,6 +18,7 @@ from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.files import user_path
 from vitrail.data.sources.source import Source
 from vitrail.errors import UsageError, notice
+from vitrail.runtime.threads import is_tiny
 from vitrail.train.folder import RunFolder
 from vitrail.train.length import epoch_of, total_steps
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 Track = Literal["tensorboard", "wandb"] | None
 
 _SHORT_WARMUP = 0.1
-_TINY = 300_000
 # Seconds after which people want to know how to wait less.
 _LONG = 600
 _SHORTER = " (less: --time-limit MINUTES, --epochs or --steps)"
@@ -176,7 +176,7 @@ def settle_threads(session: "Session") -> None:
     """One thread for a tiny network: to hand its work to several takes longer than to do it, above all when busy."""
     import torch
 
-    if session.device.type == "cpu" and sum(p.numel() for p in session.model.parameters()) < _TINY:
+    if is_tiny(session.model, session.device):
         torch.set_num_threads(1)
 
 

@@ -5,8 +5,7 @@ all training features.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +18,14 @@ from torch.nn import functional
 from vitrail.errors import DataError, UsageError
 from vitrail.evaluate.feature_sets import FeatureSets, ensure_positive
 from vitrail.evaluate.whitening import Whitening
+from vitrail.runtime.threads import one_thread
 
 L2_GRID = tuple(10.0**power for power in range(1, -7, -1))
 """Strong first: each solution is where the next one begins, which is near."""
 HELD_OUT = 0.2
 ITERATIONS = 2000
 _GRADIENT = 1e-5
+# Products in a step below which one thread is faster.
 _SMALL = 2**24
 _ROWS = 4096
 
@@ -140,17 +141,6 @@ def hold_out(labels: np.ndarray, seed: int = 0, share: float = HELD_OUT) -> tupl
     return np.sort(np.concatenate(rest)), np.sort(found)
 
 
-@contextmanager
-def _few_threads(products: int) -> Iterator[None]:
-    """One thread for small products: to hand them to several takes longer than to do them, above all when busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if products < _SMALL else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 @dataclass(frozen=True)
 class _Fit:
     weights: np.ndarray
@@ -178,7 +168,7 @@ class _Fitting:
     def fit(self, l2: float, start: np.ndarray) -> _Fit:
         """Run L-BFGS from a start to the minimum."""
         options = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "gtol": _GRADIENT, "ftol": 1e-14, "maxcor": 20}
-        with _few_threads(self.x.numel() * self.num_classes):
+        with one_thread(self.x.numel() * self.num_classes < _SMALL):
             found = minimize(
                 self._loss_and_gradient, start.ravel(), args=(l2,), jac=True, method="L-BFGS-B", options=options
             )

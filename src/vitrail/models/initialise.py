@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from vitrail.runtime.threads import one_thread
+
 # The standard deviation of a unit normal cut off at two; flax divides by it to restore the wanted variance.
 _CUT_NORMAL_STD = 0.87962566103423978
 # Shares of chance and of the identity in the two products of an attention layer (Trockman and Kolter, 2023).
@@ -43,8 +45,10 @@ def start_like_trained(qkv: nn.Linear, output: nn.Linear, num_heads: int) -> Non
     so that a token first looks at tokens like itself, at near positions that is, and `W_v W_o ~ -I`.
     """
     width = output.in_features
-    look = torch.linalg.svd(_chance_and_identity(width, num_heads, _LOOK, qkv.weight.device))
-    copy = torch.linalg.svd(_chance_and_identity(width, 1, -_COPY, qkv.weight.device))
+    # The result of several threads would depend on their number, and so on the machine.
+    with one_thread():
+        look = torch.linalg.svd(_chance_and_identity(width, num_heads, _LOOK, qkv.weight.device))
+        copy = torch.linalg.svd(_chance_and_identity(width, 1, -_COPY, qkv.weight.device))
     rank = width // num_heads
     with torch.no_grad():
         for weight in (qkv, output):
