@@ -230,3 +230,57 @@ def test_near_copies_with_two_labels_are_named(capsys, clean):
     out, _ = called(capsys, 0, clean, "--workers", 0)
     assert f"look alike and have two labels: train/{first.name}/{picture.name} ({first.name}) ~" in out
     assert f"train/{other.name}/again.jpg ({other.name})" in out
+
+
+def flat_folder(root: Path, *, splits: tuple[str, ...] = ("",)) -> Path:
+    number = 0
+    for split in splits:
+        (root / split).mkdir(parents=True)
+        for _ in range(4):
+            (root / split / f"{number}.jpg").write_bytes(encoded(scene(number), "JPEG", quality=90))
+            number += 1
+    return root
+
+
+def test_a_folder_without_classes_is_checked_as_a_run_without_labels_takes_it(capsys, tmp_path):
+    flat = flat_folder(tmp_path / "flat")
+    (flat / "cut.jpg").write_bytes(encoded(scene(90), "JPEG")[:-300])
+    (flat / "again.png").write_bytes(encoded(scene(91), "PNG"))
+    (flat / "same.png").write_bytes(encoded(scene(91), "PNG"))
+    (flat / "notes.txt").write_text("no image")
+    before = state_of(flat)
+    out, err = called(capsys, 3, flat, "--page", tmp_path / "page.html", "--write-split", tmp_path / "split.csv")
+    assert "  7 images (train 7); no classes\n" in out
+    assert "cut.jpg: " in out
+    assert "1 group of copies lies inside a split (1 exact, 0 near)" in out
+    assert "notes.txt ignored" in out
+    # One class would be told as nothing to tell apart.
+    assert "class, " not in out and "nothing to tell apart" not in out
+    assert f"vitrail train mae-folder --data {flat}" in err
+    assert "Class balance" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert state_of(flat) == before
+    # What was written is data for the same run.
+    assert called(capsys, 0, tmp_path / "split.csv", "--no-labelled")[0].splitlines()[1].endswith("; no classes")
+
+
+def test_flat_splits_leak_too(capsys, tmp_path):
+    flat = flat_folder(tmp_path / "flat", splits=("train", "val"))
+    (flat / "val" / "leak.jpg").write_bytes((flat / "train" / "0.jpg").read_bytes())
+    out, _ = called(capsys, 3, flat)
+    assert "9 images (train 4, val 5); no classes" in out
+    assert "1 group of copies lies in more than one split" in out
+
+
+def test_classes_are_left_out_where_that_is_asked_for(capsys, faulty):
+    (faulty / "train" / "dog" / "empty").mkdir()
+    out, _ = called(capsys, 3, faulty, "--no-labelled")
+    assert "no classes" in out and "two labels" not in out
+    assert '"labels": []' in called(capsys, 3, faulty, "--no-labelled", "--json")[0]
+
+
+def test_a_flat_test_split_beside_class_folders_is_still_an_error(capsys, clean):
+    (clean / "test").mkdir()
+    (clean / "test" / "1.jpg").write_bytes(encoded(scene(70), "JPEG"))
+    out, err = called(capsys, 3, clean)
+    assert out == ""
+    assert "images lie in the folder itself" in err

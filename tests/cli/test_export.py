@@ -28,7 +28,10 @@ def test_a_model_folder_to_torch(place, capsys) -> None:
     out = capsys.readouterr().out
     target = Path("model/exports/model.pt2")
     assert f"{target}: torch, " in out
-    assert "15 test images of photos and 49 crops of the two photographs that scikit-learn carries" in out
+    assert "15 test images of photos and 49 crops of the two photographs that scikit-learn carries" in " ".join(
+        out.split()
+    )
+    assert max(map(len, out.splitlines())) <= 80
     assert "in batches of 1, 2, 7" in out
     assert "accuracy" in out
     assert f"next: vitrail predict {target} photo.jpg" in out
@@ -49,6 +52,35 @@ def test_a_model_folder_to_torch(place, capsys) -> None:
         "model.safetensors",
     ]
     assert "is there already" in failure(capsys, 2, "model", "--to", "torch")
+
+
+def test_a_run_without_labels_is_compared_on_its_own_images(place, capsys) -> None:
+    flat = Path("flat")
+    flat.mkdir()
+    for number, file in enumerate(sorted(Path("photos/train").rglob("*.png"))):
+        file.rename(flat / f"{number}.png")
+    # The run goes on without it, and so does the export, whatever is held out.
+    for number in range(9):
+        (flat / f"bad{number}.png").write_bytes(b"\x89PNG")
+    sizes = ["--model.depth", "1", "--model.width", "16", "--model.mlp-width", "16", "--image-size", "32"]
+    words = ["--steps", "1", "--batch-size", "4", "--workers", "0", "--skip-bad", "--name", "m", "--device", "cpu"]
+    assert main(["train", "mpp-folder", "--data", "flat", *sizes, *words]) == 0
+    capsys.readouterr()
+    assert main(["export", "runs/m", "--to", "torch"]) == 0
+    printed = capsys.readouterr()
+    assert "cannot be opened" not in printed.err
+    out = " ".join(printed.out.split())
+    assert f"compared with torch: 3 train, held-out 10% images of {flat.resolve()} and 61 crops" in out
+    assert "largest difference of a feature" in out and "first class" not in out
+    assert out.endswith("next: vitrail predict runs/m/exports/model.pt2 photo.jpg --embed features.npz")
+    for card in ("runs/m/exports/README.md", "runs/m/model/README.md"):
+        text = Path(card).read_text(encoding="utf-8")
+        assert "| largest difference of a feature |" in text
+        assert "logit" not in text and "first class" not in text
+        assert "--embed features.npz" in text
+    # A folder without classes can also be named.
+    assert main(["export", "runs/m", "--to", "torch", "--data", "flat", "--out", "other/net.pt2"]) == 3
+    assert "bad0.png" in capsys.readouterr().err
 
 
 def test_class_names_for_weights_that_came_without(place, capsys) -> None:

@@ -172,6 +172,29 @@ def test_silence_is_broken_after_a_while_in_training_and_in_evaluation(capsys, c
     ]
 
 
+def test_a_first_step_that_takes_long_is_told_piece_by_piece(capsys, clock):
+    with watching("t", 100, 10) as hear:
+        for piece in range(1, 5):
+            clock.now += 20
+            hear({"event": "piece", "step": 1, "images": 16 * piece, "of": 512})
+    assert capsys.readouterr().out.splitlines() == [
+        "t",
+        "epoch 0/10  step 0/100  16 of 512 images of step 1",
+        "epoch 0/10  step 0/100  32 of 512 images of step 1  17:46:00 left",
+        "epoch 0/10  step 0/100  48 of 512 images of step 1  17:45:40 left",
+        "epoch 0/10  step 0/100  64 of 512 images of step 1  17:45:20 left",
+    ]
+
+
+def test_a_view_of_the_first_step_says_how_far_it_is():
+    seen = seen_of()
+    assert "preparing the first step" in rendered(seen)[-1]
+    seen.hear({"event": "piece", "step": 1, "images": 16, "of": 512})
+    assert "16 of 512 images of step 1" in rendered(seen)[-1]
+    updates(seen.hear, 1, 1)
+    assert "images of step" not in "".join(rendered(seen))
+
+
 @pytest.mark.parametrize(("record", "wanted"), SENTENCES)
 def test_events_are_sentences(capsys, record, wanted):
     print_events(record)

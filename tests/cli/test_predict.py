@@ -55,6 +55,22 @@ def test_several_are_a_line_each(model, photos, capsys) -> None:
     assert all(line.startswith("photos/") and "%" in line for line in lines)
 
 
+def test_long_names_of_classes_fit_into_80_columns(photos, capsys) -> None:
+    names = tuple(f"{kind} terrier, which is a dog with a long name" for kind in ("ant", "bee", "cow", "dog"))
+    model = make_model("model", names)
+    for words in (["photos"], ["photos", "--top", "4"], ["photos/ant/000.png"]):
+        assert main(["predict", model, *words]) == 0
+        out = capsys.readouterr().out
+        lines = out.splitlines()
+        assert max(map(len, lines)) <= 80, words
+        if words[0] == "photos":
+            # Nothing is lost: the others are told below.
+            assert sum(line.startswith("photos/") for line in lines) == 8
+            assert " ".join(out.split()).count(" terrier, which") == 8 * (4 if "--top" in words else 3)
+        else:
+            assert len({line.index("%") for line in lines[1:]}) == 1
+
+
 def test_a_line_has_as_many_classes_as_are_asked_for(model, photos, capsys) -> None:
     for words, classes in (([], 3), (["--top", "4"], 4), (["--top", "1"], 1)):
         assert main(["predict", model, "photos", *words]) == 0

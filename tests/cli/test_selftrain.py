@@ -2,16 +2,21 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
+from tests.report.reader import Reader
 from tests.selftrain.small import teacher_folder
 from tests.train.tiny_run import CLASSES, make_images
 
 from vitrail import load_model
 from vitrail.cli import main
 from vitrail.data.sources.source import Arrays
+from vitrail.errors import UsageError
+from vitrail.runtime.lock import only_one
 from vitrail.train import loop
 
 pytestmark = pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
@@ -70,10 +75,17 @@ def test_two_rounds_from_one_command(trained, here, capsys) -> None:
     assert found["teacher"]["test"]["accuracy"] == own["test"]["accuracy"]
     model = load_model(here / "runs/self")
     assert model.provenance["taught"]["round"] == 2 and model.config.dropout == 0.1
-    assert (here / "runs/self/round-2/report.html").is_file()
+    # The page of a round that has none, because it was killed just before, is written by going on.
+    (here / "runs/self/round-1/report.html").unlink()
     assert main(["selftrain", "--resume", "runs/self"]) == 0
     assert main(["report", "runs/self"]) == 0
-    assert (here / "runs/self/report.html").is_file()
+    capsys.readouterr()
+    for page in ("round-1/report.html", "round-2/report.html", "report.html"):
+        read = Reader((here / "runs/self" / page).read_text())
+        assert "teaching" in read.sections() and read.open == []
+        for score in (found["teacher"]["test"], *(one["test"] for one in found["students"])):
+            assert f"{score['accuracy'] * 100:.1f}\N{NO-BREAK SPACE}%" in read.words
+        assert f"{found['students'][0]['taught']['images']} of 144" in read.words
     assert main(words) == 2
     assert "vitrail selftrain --resume runs/self" in capsys.readouterr().err
 
@@ -111,6 +123,48 @@ def test_a_signal_while_the_teacher_labels_can_be_gone_on_from(trained, here, ca
     assert main(["selftrain", "--resume", "runs/self"]) == 0
 
 
+def test_a_name_whose_teacher_was_sure_of_nothing_can_be_used_again(trained, here, capsys, monkeypatch) -> None:
+    words = ["selftrain", str(trained), *DIGITS, *SHORT]
+    assert main([*words, "--threshold", "0.99999"]) == 3
+    said = capsys.readouterr().err
+    assert "sure of none of the 144" in said and "lower --threshold and --name selftrain-1," in said
+    first = here / "runs/selftrain-1"
+    assert list((first / "taught-1").glob("answers-*.npz"))
+    # Another teacher would throw away what this one said.
+    other = here / "other"
+    shutil.copytree(trained / "model", other)
+    weights = load_file(other / "model.safetensors")
+    save_file({name: 2 * tensor for name, tensor in weights.items()}, other / "model.safetensors")
+    assert main(["selftrain", str(other), *DIGITS, *SHORT, "--name", "selftrain-1"]) == 2
+    assert "there is a run already" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr("vitrail.selftrain.answers._piece", None)
+        assert main([*words, "--threshold", "0", "--name", "selftrain-1"]) == 0
+    assert "begins anew in runs/selftrain-1" in capsys.readouterr().out
+    assert json.loads((first / "selftrain.json").read_text())["students"][0]["taught"]["images"] > 0
+    assert json.loads((first / "config.json").read_text())["plan"]["choice"]["threshold"] == 0
+    assert main([*words, "--threshold", "0.1", "--name", "selftrain-1"]) == 2
+
+
+@pytest.mark.slow
+def test_options_of_a_student_that_cannot_begin_can_be_mended_under_the_same_name(trained, here, capsys, monkeypatch):
+    def refused(*_):
+        raise UsageError("no room")
+
+    words = ["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0", "--name", "self"]
+    with monkeypatch.context() as patch:
+        patch.setattr("vitrail.selftrain.rounds.begin", refused)
+        assert main(words) == 2
+    assert (here / "runs/self/taught-1/taught.json").is_file()
+    # With another threshold, what was chosen would be lost.
+    assert main([*words, "--threshold", "0.2"]) == 2
+    with only_one(here / "runs/self/.lock", busy="somebody"):
+        assert main([*words, "--micro-batch", "8"]) == 2
+    monkeypatch.setattr("vitrail.selftrain.rounds.ask", None)
+    assert main([*words, "--micro-batch", "8"]) == 0
+    assert json.loads((here / "runs/self/round-1/config.json").read_text())["config"]["train"]["micro_batch"] == 8
+
+
 def test_a_model_can_be_the_student(here, capsys) -> None:
     make_images(here / "photos", per_class=6)
     make_images(here / "loose", per_class=5)
@@ -140,7 +194,11 @@ def test_a_model_can_be_the_student(here, capsys) -> None:
         (["selftrain", "strange", "--data", "photos", "--unlabelled", "loose"], "vitrail finetune"),
         (["selftrain", "--resume", "runs/none"], "no such folder"),
         (["selftrain", "--resume", "teacher"], "not the record of a self-training"),
-        (["selftrain", "--resume", "runs/self", "--threshold", "0.5"], "cannot change a run that goes on"),
+        (
+            ["selftrain", "--resume", "runs/self", "--threshold", "0.5"],
+            "wanted one of --micro-batch, --workers, --root",
+        ),
+        (["selftrain", "--resume", "runs/self", "--processes", "2"], "--processes is given, and this runs in one"),
     ],
 )
 def test_mistakes_are_one_message_and_leave_nothing_behind(words, said, here, capsys) -> None:

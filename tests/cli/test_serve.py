@@ -155,6 +155,12 @@ def test_the_greeting_says_what_where_and_how() -> None:
     assert "Bearer $VITRAIL_TOKEN" in "\n".join(greeting(FACTS, "http://127.0.0.1:8265/", has_token=True))
 
 
+def test_a_model_without_classes_is_asked_for_what_it_has() -> None:
+    text = "\n".join(greeting({**FACTS, "num_classes": 0}, "http://127.0.0.1:8265/", has_token=False))
+    assert "http://127.0.0.1:8265/v1/embeddings" in text
+    assert "predictions" not in text
+
+
 def test_a_name_cannot_move_the_cursor() -> None:
     lines = greeting(
         {**FACTS, "name": "\x1b[2Jpets", "parameters": None, "num_classes": 0}, "http://[::1]:1/", has_token=False

@@ -17,10 +17,11 @@ from tests.data.conftest import state_of
 from tests.train.tiny_run import assert_same_run, events, make_images
 
 from vitrail.cli import main, train
-from vitrail.config import RunConfig
+from vitrail.cli.training import batch_that_fits
+from vitrail.config import DataConfig, RunConfig
 from vitrail.data import open_data
 from vitrail.data.sources.files import Files
-from vitrail.recipes import recipe
+from vitrail.recipes import masked, recipe, small
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import RunFolder, RunRecord, read_run
 from vitrail.train.run import run
@@ -176,6 +177,39 @@ def test_mistakes_get_a_sentence_and_leave_nothing(capsys, data, monkeypatch):
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("recipe", "option", "value"),
+    [
+        ("mae-digits", "--train.loss", "sigmoid"),
+        ("mae-digits", "--train.label-smoothing", "0.1"),
+        ("mpp-digits", "--augment.mixup", "0.2"),
+        ("mpp-digits", "--augment.cutmix", "1"),
+        ("mpp-digits", "--augment.mixing", "0.5"),
+        ("mpp-digits", "--model.head-bias", "-10"),
+        ("mpp-digits", "--model.pre-logits", "8"),
+        ("mpp-digits", "--masking.decoder-depth", "3"),
+        ("mae-digits", "--masking.swapped", "0.2"),
+    ],
+)
+@pytest.mark.usefixtures("begun")
+def test_what_a_run_without_labels_would_not_look_at_cannot_be_set(capsys, recipe, option, value):
+    told = failure(capsys, 2, recipe, "--data", "digits", option, value)
+    assert f"{option} cannot be set for this run without labels: " in told
+
+
+def test_what_a_run_without_labels_has_anyway_may_be_said(data, monkeypatch):
+    begun = []
+    monkeypatch.setattr(train, "start", lambda options, *_: begun.append(options.masking))
+    same = ["--train.loss", "softmax", "--train.label-smoothing", "0", "--masking.masked", "0.8"]
+    assert main(["train", "mae-folder", "--data", str(data), *same]) == 0
+    # Another method does not look at the decoder that the recipe has.
+    other = ["--masking.method", "patches", "--masking.target", "colour", "--masking.swapped", "0.2"]
+    assert main(["train", "mae-folder", "--data", str(data), *other]) == 0
+    assert [(one.method, one.swapped) for one in begun] == [("autoencoder", 0.1), ("patches", 0.2)]
+    assert main(["train", "mae-folder", "--data", str(data), "--allow-empty"]) == 2
+    assert main(["train", "mae-folder", "--data", str(data), "--labelled", "--allow-empty"]) == 0
+
+
 @pytest.mark.parametrize("option", ["--schedule.lr", "--schedule.steps", "--model.num-classes"])
 @pytest.mark.usefixtures("begun")
 def test_what_is_computed_cannot_be_set(capsys, option):
@@ -234,6 +268,48 @@ def test_a_warm_up_longer_than_the_run_is_shortened_and_told(capsys, data):
     assert capsys.readouterr().err == ""
     schedule = config_of("vit-b16-i21k-90ep-2").schedule
     assert (schedule.warmup_steps, schedule.warmup_share) == (40, 0.0)
+
+
+@pytest.mark.usefixtures("begun")
+def test_a_batch_larger_than_the_data_is_made_to_fit_and_told(capsys, data):
+    tiny = ("--model.width", 16, "--model.depth", 1, "--model.num-heads", 2, "--model.mlp-width", 16)
+    words = ("mae-cifar10", "--data", data, *tiny, "--device", "cpu", "--workers", 0)
+    assert main(["train", *map(str, words)]) == 0
+    note = "The batch of the recipe, 512 images, is larger than the 23 to learn from: it becomes 16, and the learning"
+    assert f"note: {note} rate 0.000177 (others: --batch-size, --lr).\n" in capsys.readouterr().err
+    config = config_of("mae-cifar10-1")
+    assert (config.train.batch_size, config.optim.lr, config.train.epochs) == (16, 0.000177, 400)
+    # Who asks for it gets it, without a word.
+    assert main(["train", *map(str, words), "--batch-size", "32", "--lr", "1e-3"]) == 0
+    assert capsys.readouterr().err == ""
+    assert config_of("mae-cifar10-2").train.batch_size == 32
+    assert main(["train", *map(str, words), "--lr", "1e-4"]) == 0
+    assert "it becomes 16 (others" in capsys.readouterr().err
+    assert config_of("mae-cifar10-3").optim.lr == 1e-4
+
+
+@pytest.mark.parametrize("name", [row.name for row in (*masked.MASKED, *small.SMALL)])
+@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
+def test_no_recipe_has_a_batch_of_more_images_than_there_are(name):
+    chosen = recipe(name)
+    config = RunConfig(
+        recipe=name,
+        model=chosen.model,
+        preprocessing=chosen.preprocessing,
+        data=DataConfig(data="some"),
+        augment=chosen.augment,
+        optim=chosen.optim,
+        schedule=chosen.schedule,
+        train=chosen.train,
+        masking=chosen.masking,
+    )
+    for images in (1, 40, 200, 10**6):
+        fits = batch_that_fits(config, images, [])
+        assert fits.train.batch_size <= max(images, 2)
+        assert 2 * fits.train.batch_size > min(images, config.train.batch_size)
+        assert (fits == config) == (config.train.batch_size <= images)
+        shrunk = fits.train.batch_size / config.train.batch_size
+        assert fits.optim.lr == pytest.approx(config.optim.lr * shrunk**0.5, rel=0.005)
 
 
 @pytest.mark.usefixtures("begun")

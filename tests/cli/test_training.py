@@ -19,7 +19,7 @@ from tests.train.tiny_run import CPU, assert_same_run, config, make_images, quie
 
 from vitrail.cli import main, training
 from vitrail.cli.training import Destination, beginning, located, next_folder
-from vitrail.errors import UsageError
+from vitrail.errors import Notice, UsageError
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train import estimate
 from vitrail.train.folder import RunFolder
@@ -213,6 +213,20 @@ def test_pieces_are_told_where_a_batch_has_several(images, tmp_path, capsys):
     assert "batch 8, 2 at a time, " in capsys.readouterr().out
     training.say_plan(started(config(images), tmp_path / "b"), RunFolder(tmp_path / "b"))
     assert "at a time" not in capsys.readouterr().out
+
+
+def test_many_patches_are_told_before_they_are_tried(images, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "_MANY_PATCHES", 3)
+    tried = []
+
+    def each(_session) -> float:
+        tried.append([str(one.message) for one in told])
+        return 1.0
+
+    monkeypatch.setattr(estimate, "seconds_per_image", each)
+    with pytest.warns(Notice) as told:
+        training.say_plan(started(config(images), tmp_path / "a"), RunFolder(tmp_path / "a"))
+    assert len(tried) == 1 and "a smaller --image-size takes far less" in tried[0][-1]
 
 
 # Folders of runs that someone else has made.

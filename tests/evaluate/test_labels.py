@@ -49,8 +49,10 @@ def test_another_number_of_classes_without_names_is_an_error() -> None:
 
 
 def test_a_model_without_a_head() -> None:
-    with pytest.raises(UsageError, match="model: the model has no head"):
-        match_classes(source(("cat", "dog")), None, 0, "model")
+    with pytest.raises(UsageError, match="my runs/m: the model has no head") as found:
+        match_classes(source(("cat", "dog")), None, 0, "my runs/m")
+    assert "`vitrail finetune 'my runs/m' --data FOLDER`" in str(found.value)
+    assert "`vitrail fewshot 'my runs/m' --data FOLDER`" in str(found.value)
 
 
 def test_a_thousand_wordnet_numbers_are_imagenets_classes_in_order() -> None:

@@ -14,8 +14,10 @@ from vitrail.config import preset
 from vitrail.data import OpenOptions, evaluation_batches, open_data
 from vitrail.data.loading.prepare import Preparation
 from vitrail.data.sources.taught import read_lesson, read_record
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, VitrailError
+from vitrail.report.story import gather
 from vitrail.selftrain import rounds
+from vitrail.selftrain.folder import SelftrainFolder, write_plan
 from vitrail.selftrain.result import read_result
 from vitrail.weights.load import load_model, read_checkpoint
 
@@ -176,6 +178,44 @@ def test_a_class_without_taught_images_is_told(place, tmp_path) -> None:
     missing = [name for place_, name in enumerate(CLASSES) if place_ not in lesson.classes]
     assert number == 1 and list(taught.unseen) == missing and "bee" in missing
     assert taught.copies == 3 * (4 - len(missing))
+
+
+def test_a_folder_that_was_moved_goes_on_in_the_middle_of_a_round(unbroken, place, tmp_path) -> None:
+    old, new = tmp_path / "self", tmp_path / "elsewhere" / "other"
+    with pytest.raises(Crash):
+        carried_out(old, plan(place / "teacher", place / "labelled", place / "loose", rounds=2), crash_at("step", 4))
+    new.parent.mkdir()
+    shutil.move(old, new)
+    # What is at the old place now is something else.
+    shutil.copytree(unbroken / "taught-2", old / "taught-1")
+    carried_out(new)
+    assert_same_weights(new, unbroken)
+    story = gather(SelftrainFolder(new).round(1), None, None)
+    assert story.record.config.data.data == f"taught:{new / 'taught-1'}"
+    assert story.source is not None and not story.left_out
+
+
+@pytest.mark.parametrize("gone", ["labelled", "teacher", pytest.param("loose", marks=pytest.mark.slow)])
+def test_what_was_moved_away_is_named_with_the_way_to_lead_there(gone, place, tmp_path) -> None:
+    for name in ("labelled", "loose", "teacher"):
+        shutil.copytree(place / name, tmp_path / name)
+    folder = tmp_path / "runs" / "self"
+    write_plan(SelftrainFolder(folder), plan(tmp_path / "teacher", tmp_path / "labelled", tmp_path / "loose"))
+    (tmp_path / gone).rename(tmp_path / "runs" / "new")
+    with pytest.raises(VitrailError, match=r"of this self-training (is|are) not there any more") as found:
+        carried_out(folder)
+    assert f"ln -s NEW_PLACE {tmp_path / gone}" in str(found.value)
+    (tmp_path / gone).symlink_to(tmp_path / "runs" / "new")
+    assert len(carried_out(folder).students) == 1
+
+
+@pytest.mark.slow
+def test_a_teacher_that_was_moved_together_with_the_folder_is_found(place, tmp_path) -> None:
+    shutil.copytree(place / "teacher", tmp_path / "old" / "teacher")
+    made = plan(tmp_path / "old" / "teacher", place / "labelled", place / "loose")
+    write_plan(SelftrainFolder(tmp_path / "old" / "self"), made)
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert len(carried_out(tmp_path / "new" / "self").students) == 1
 
 
 def test_other_weights_in_the_place_of_the_teacher_are_noticed(place, tmp_path) -> None:

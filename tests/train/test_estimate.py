@@ -95,7 +95,7 @@ def test_memory_that_runs_out_gives_no_time_and_does_no_harm(error, images, tmp_
 
     session.model.forward = short  # type: ignore[method-assign]
     assert seconds_left(session) is None
-    assert calls == [8, 8]
+    assert calls == [1, 8]
     assert session.model.training
     assert all(parameter.grad is None for parameter in session.model.parameters())
     session.model.forward = forward  # type: ignore[method-assign]
@@ -138,4 +138,20 @@ def test_few_images_are_tried_and_never_more_than_fit(images, tmp_path):
         session.model.forward = counted  # type: ignore[method-assign]
         seconds_per_image(session)
         # Evaluation mode moves no statistics and draws no dropout.
-        assert sizes == {(wanted, False)}
+        assert sizes == {(1, False), (wanted, False)}
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(60.0, [1]), (1.0, [1, 4, 4]), (0.01, [1, 8, 8])])
+def test_nobody_waits_long_for_it(seconds, wanted, images, tmp_path, monkeypatch):
+    session = started(config(images), tmp_path / "run")
+    forward, sizes, now = session.model.forward, [], [0.0]
+
+    def slow(pictures):
+        sizes.append(len(pictures))
+        now[0] += seconds * len(pictures)
+        return forward(pictures)
+
+    monkeypatch.setattr(estimate.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(session.model, "forward", slow)
+    assert seconds_per_image(session) == pytest.approx(seconds)
+    assert sizes == wanted

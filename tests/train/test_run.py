@@ -241,3 +241,12 @@ def test_mixing_a_batch_of_one_is_refused_before_anything_is_written(images, tmp
         started(settings, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert started(replace(settings, augment=AugmentConfig(crop="whole")), tmp_path / "run").accumulation == 1
+
+
+def test_a_watcher_hears_of_every_piece_of_a_batch(images, tmp_path):
+    heard = []
+    session = started(config(images, steps=2, batch_size=8, micro_batch=2), tmp_path / "run")
+    trained(session, tmp_path / "run", lambda record: heard.append((record["event"], record.get("images"))))
+    pieces = [("piece", 2), ("piece", 4), ("piece", 6), ("step", None)]
+    assert [one for one in heard if one[0] in ("piece", "step")] == 2 * pieces
+    assert events(tmp_path / "run", "piece") == []

@@ -50,7 +50,8 @@ def _counts(findings: Findings) -> Iterator[str]:
     home = next(iter(findings.splits))
     per_class = [one.images[home] for one in findings.classes if one.images[home]]
     each = f", {min(per_class):,} to {max(per_class):,} images each in {home}" if per_class else ""
-    yield f"{counted(findings.images, 'image')} ({splits}); {counted(len(findings.classes), 'class', 'classes')}{each}"
+    classes = counted(len(findings.classes), "class", "classes") if findings.classes else "no classes"
+    yield f"{counted(findings.images, 'image')} ({splits}); {classes}{each}"
     if findings.sizes:
         formats = ", ".join(f"{name} {count:,}" for name, count in findings.formats.items())
         yield f"pixels: {_range(findings.sizes.width)} wide, {_range(findings.sizes.height)} high; {formats}"

@@ -17,6 +17,8 @@ from vitrail.data.check.split import ensure_files, nameless, suggest_split, writ
 from vitrail.data.check.words import counted
 from vitrail.data.open import OpenOptions
 from vitrail.data.outside import ensure_outside
+from vitrail.data.sources.files import user_path
+from vitrail.data.sources.folder import is_flat
 from vitrail.data.sources.source import Source
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.runtime.atomic import atomic_file
@@ -35,6 +37,7 @@ def run(
     download: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     max_pixels: int = DecodePolicy.max_pixels,
     allow_empty: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    labelled: bool = True,
 ) -> None:
     """Decode every image and tell what is wrong: bad files, copies across splits, labels that contradict each other.
 
@@ -52,16 +55,26 @@ def run(
         download: Fetch a known data set that is not there.
         max_pixels: Images with more pixels are refused.
         allow_empty: A class without images is no problem.
+        labelled: Whether a folder is read as class folders. One without any is every image below it.
     """
     policy = DecodePolicy(max_pixels=max_pixels)
     _ensure_writable(page, write_split)
-    splits = open_splits(data, split, options=OpenOptions(root=root, download=download))
+    labelled = labelled and not _tell_flat(data)
+    splits = open_splits(data, split, options=OpenOptions(root=root, download=download, labelled=labelled))
     for target in filter(None, (page, write_split)):
         ensure_outside(splits.values(), target)
     if write_split:
         ensure_files(splits)
     with progress("checking", sum(map(len, splits.values()))) as advance:
-        findings = check(splits, policy=policy, workers=workers, near=near, allow_empty=allow_empty, advance=advance)
+        findings = check(
+            splits,
+            policy=policy,
+            workers=workers,
+            near=near,
+            allow_empty=allow_empty,
+            labelled=labelled,
+            advance=advance,
+        )
     if json:
         print_json(to_json(findings))
     else:
@@ -74,6 +87,17 @@ def run(
         raise DataError(
             problem_counts(findings), where=findings.data, fix=_next_step(data, findings, page, write_split)
         )
+
+
+def _tell_flat(data: str) -> bool:
+    """Whether a folder has images and no classes: they are checked as a run without labels would take them."""
+    if not is_flat(user_path(data)):
+        return False
+    notice(
+        f"Images lie in {data} itself, so nothing says what they show: they are checked without classes. "
+        f"`vitrail train mae-folder --data {shlex.quote(data)}` learns from such images."
+    )
+    return True
 
 
 def _ensure_writable(page: Path | None, split: Path | None) -> None:

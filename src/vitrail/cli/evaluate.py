@@ -258,7 +258,7 @@ class _Work:
                 advance=advance,
                 processes=processes,
             )
-            return measured, device_name(self.device)
+            return measured, device_name(self.device, subject.model)
 
     def _context(self) -> dict[str, Any]:
         """What holds for all models."""

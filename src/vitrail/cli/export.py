@@ -14,12 +14,13 @@ import tyro
 
 from vitrail.cli.known_data import ensure_outside_known, kind_of
 from vitrail.cli.progress import progress
-from vitrail.cli.terminal import console, megabytes, print_json, printable
+from vitrail.cli.terminal import console, folded, megabytes, print_json, printable
 from vitrail.config.checks import positive
 from vitrail.data.open import OpenOptions, open_data
 from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.class_names import ensure_named, read_class_names
 from vitrail.data.sources.files import user_path
+from vitrail.data.sources.folder import is_flat
 from vitrail.data.sources.loose import ensure_not_beside, open_images
 from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import MissingSplit
@@ -114,7 +115,7 @@ def _export(options: Options, kind: str, target: Path, given: Source | None) -> 
         ensure_named(names, model.config.num_classes, options.classes, options.model)
         model.labels = names
     source = given if given is not None else data_of_run(user_path(options.model))
-    samples = gather_samples(model, source, labelled=not options.images, count=options.count)
+    samples = gather_samples(model, source, labelled=_is_labelled(options), count=options.count)
     print(f"writing {printable(str(target))} ...", file=sys.stderr)
     with ExitStack() as stack:
         bar: list[Callable[[int], None]] = []
@@ -175,7 +176,7 @@ def _given(options: Options) -> Source | None:
         if options.split is not None or options.root is not None:
             raise UsageError("there is --split or --data-root without --data", fix="Name the data with --data.")
         return None
-    opening = OpenOptions(root=options.root)
+    opening = OpenOptions(root=options.root, labelled=_is_labelled(options))
     if options.split is not None:
         return open_data(options.data, options.split, options=opening)
     for split in ("test", "val"):
@@ -184,6 +185,11 @@ def _given(options: Options) -> Source | None:
         except MissingSplit:
             continue
     return open_data(options.data, "train", options=opening)
+
+
+def _is_labelled(options: Options) -> bool:
+    """Whether anything says what the images that were asked for show."""
+    return not options.images and (options.data is None or not is_flat(user_path(options.data)))
 
 
 def _ensure_allowed(target: Path, options: Options, given: Source | None) -> None:
@@ -229,18 +235,20 @@ def _tell(
     shown = printable(str(target))
     also = f" and {files[1].name}" if len(files) > 1 else ""
     _say(f"{shown}{also}: {kind}, {megabytes(size)}, from {printable(options.model)}, in {seconds:.0f} s")
-    _say(f"compared with torch: {printable(c.images)}")
-    _say(f"  in batches of {', '.join(map(str, c.batch_sizes))}, at {', '.join(c.sizes)} pixels, by {c.runtime}")
+    _say(folded(f"compared with torch: {printable(c.images)}"))
+    batches, sizes = ", ".join(map(str, c.batch_sizes)), ", ".join(c.sizes)
+    _say(folded(f"  in batches of {batches}, at {sizes} pixels, by {c.runtime}"))
     classes = subject.model.config.num_classes
-    same = f"; the same first class for {c.same_top1:,} of {c.count:,}" if classes else ""
     what = "logit" if classes else "feature"
-    _say(f"  largest difference of a {what} {c.difference:.1e}, of {what}s up to {c.largest_logit:.3g}{same}")
+    _say(f"  largest difference of a {what} {c.difference:.1e}, of {what}s up to {c.largest_logit:.3g}")
+    if classes:
+        _say(f"  the same first class for {c.same_top1:,} of {c.count:,}")
     if told := accuracies(asdict(c)):
         _say(f"  accuracy {told}")
     for card in cards:
         _say(f"told in {printable(str(card))}")
-    if classes:
-        _say(f"\nnext: vitrail predict {shlex.quote(str(target))} photo.jpg")
+    embed = "" if classes else " --embed features.npz"
+    _say(f"\nnext: vitrail predict {shlex.quote(str(target))} photo.jpg{embed}")
 
 
 def _say(text: str) -> None:

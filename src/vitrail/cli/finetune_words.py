@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from vitrail.cli.terminal import console, short_count, table
+from vitrail.cli.training import tell_many_patches
 from vitrail.config import times
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def say_run(plan: "Plan", run: "PlannedRun", session: "Session", *, is_first: bo
 
     out, progress = console(), session.progress
     if is_first:
+        tell_many_patches(session.config.model)
         left = seconds_left(session)
         whole = (left or 0) * progress.steps / max(progress.steps - progress.step, 1)
         together = (
@@ -67,7 +69,7 @@ def say_run(plan: "Plan", run: "PlannedRun", session: "Session", *, is_first: bo
         parameters = sum(parameter.numel() for parameter in session.model.parameters())
         train = session.config.train
         out.print(
-            f"{short_count(parameters)} parameters on {device_name(session.device)}, {train.precision}"
+            f"{short_count(parameters)} parameters on {device_name(session.device, session.model)}, {train.precision}"
             f"{', compiled' if train.compile else ''}{together}"
         )
     going_on = f", going on after step {progress.step:,}" if progress.step else ""

@@ -114,7 +114,9 @@ class Lines:
                 best = " (best)" if evaluated["is_best"] else ""
                 held_out = [f"held-out {percent(evaluated['accuracy'])}{best}"]
             fields += [*measured[:2], *held_out, *measured[3:]]
-        if seen.phase == "training" and (left := seen.seconds_left()) is not None:
+        if seen.piece:
+            fields.append(seen.piece)
+        if seen.phase in ("preparing", "training") and (left := seen.seconds_left()) is not None:
             fields.append(f"{clock(left)} left")
         _print_line("  ".join(fields))
         self._last, self._is_due, self._evaluated = time.monotonic(), False, None

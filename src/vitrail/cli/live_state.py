@@ -36,6 +36,8 @@ class Seen:
         self.held_out, self.test, self.word = held_out, test, word
         self.phase = "preparing"
         self.images = 0
+        self.piece = ""
+        """How far the step under way is, where a batch is taken in pieces."""
         self.latest: Record | None = None
         self.losses: Points = []
         self.evaluations: Points = []
@@ -47,16 +49,22 @@ class Seen:
         self._begin = time.monotonic() - seconds
         self._updates = 0
         self._first_update = 0.0
+        self._first_piece: tuple[float, float] | None = None
+        self._share = 0.0
         self._saves_unasked = start
 
     def hear(self, record: Record) -> None:
         """Take in a record; an update, of which there are hundreds in a second, costs next to nothing."""
         event = record["event"]
         if event == "step":
-            self.step = record["step"]
+            self.step, self.piece = record["step"], ""
             if not self._updates:
                 self._first_update, self.phase = time.monotonic(), "training"
             self._updates += 1
+        elif event == "piece":
+            self.piece = f"{record['images']:,} of {record['of']:,} images of step {record['step']:,}"
+            self._share = record["images"] / record["of"]
+            self._first_piece = self._first_piece or (time.monotonic(), self._share)
         elif event in ("evaluating", "testing"):
             if self.phase != event:
                 self.phase, self.images = event, 0
@@ -77,8 +85,15 @@ class Seen:
     def seconds_left(self) -> float | None:
         """From the mean speed since the first update, which had to wait for compilers and workers."""
         if self._updates < 2:
-            return None
+            return self._first_seconds_left()
         return (self.steps - self.step) * (time.monotonic() - self._first_update) / (self._updates - 1)
+
+    def _first_seconds_left(self) -> float | None:
+        """Before there are updates to count, from the pieces of the first one."""
+        if self._updates or self._first_piece is None or self._share == self._first_piece[1]:
+            return None
+        began, share = self._first_piece
+        return (self.steps - self.step - self._share) * (time.monotonic() - began) / (self._share - share)
 
     def epoch(self) -> str:
         """Passes over the data, of all."""

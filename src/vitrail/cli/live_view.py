@@ -72,7 +72,7 @@ class View:
         seen = self._seen
         match seen.phase:
             case "preparing":
-                return Text("preparing the first step", style="dim")
+                return Text(seen.piece or "preparing the first step", style="dim")
             case "training":
                 saved = f"saved at step {seen.saved:,}; " if seen.saved else ""
                 return Text(f"{saved}Ctrl-C stops and saves", style="dim")

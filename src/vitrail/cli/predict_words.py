@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vitrail.cli.terminal import print_json, printable
+from vitrail.cli.terminal import READABLE_WIDTH, folded, print_json, printable
 
 if TYPE_CHECKING:
     from vitrail.predict.predictor import Answer, Predictor
@@ -43,14 +43,22 @@ class Lines:
         if self._is_one:
             print(printable(answer.name))
             width = max(_cells(printable(one["label"])) for one in found)
+            # Two spaces, the class, two, seven letters for the probability, and two more.
+            longest = max(0, min(_BAR, READABLE_WIDTH - width - 13))
             for one in found:
-                bar = self._block * round(one["probability"] * _BAR)
+                bar = self._block * round(one["probability"] * longest)
                 print(f"  {_padded(printable(one['label']), width)}  {one['probability']:7.2%}  {bar}".rstrip())
             return
         first, *others = found
         rest = ", ".join(f"{printable(one['label'])} {one['probability']:.1%}" for one in others)
         line = f"{_padded(_short(printable(answer.name)), self._width)}  {first['probability']:6.1%}"
-        print(f"{line}  {printable(first['label'])}{f'   ({rest})' if rest else ''}", flush=True)
+        line += f"  {printable(first['label'])}"
+        if rest and _cells(f"{line}   ({rest})") <= READABLE_WIDTH:
+            line += f"   ({rest})"
+        elif rest:
+            # What came second and third is told below: the columns of the first guesses stay in sight.
+            line += f"\n{folded(f'    ({rest})')}"
+        print(line, flush=True)
 
     def end(self) -> None:
         """Every line is there already."""

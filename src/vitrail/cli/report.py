@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vitrail.cli.known_data import ensure_outside_known
+from vitrail.cli.known_data import ensure_outside_known, kind_of
 from vitrail.cli.terminal import console, megabytes, printable
 from vitrail.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from vitrail.data.check.findings import Findings
     from vitrail.report.story import Story
+    from vitrail.selftrain.folder import SelftrainFolder
 
 _SUFFIXES = (".html", ".htm")
 _WEIGHTS = (".safetensors", ".npz", ".pt", ".pth", ".bin")
@@ -99,7 +100,34 @@ def _single(path: Path, kind: str, out: Path | None, findings: "Findings | None"
     if kind == "model":
         assert out is not None
         return _model(path, out)
+    # The folder that one stands in is called "." and has no name.
+    here = path if path.name else path.absolute()
+    if kind_of(here.parent) == "vitrail-selftrain":
+        return _student(here, out, findings)
     return write_report(RunFolder(path), findings=findings, out=out)
+
+
+def _student(path: Path, out: Path | None, findings: "Findings | None") -> Path:
+    """The page of a round: its student, beside its teacher and the other ones."""
+    from vitrail.report import write_report
+    from vitrail.selftrain.folder import SelftrainFolder
+    from vitrail.selftrain.page import teaching_section
+    from vitrail.train.folder import RunFolder
+
+    folder = SelftrainFolder(path.parent)
+    begun = _begun(folder)
+    number = next((one for one in begun if folder.round(one).path.name == path.name), None)
+    if number is None:
+        return write_report(RunFolder(path), findings=findings, out=out)
+    first = teaching_section(folder, begun[-1], shown=number)
+    return write_report(folder.round(number), findings=findings, first=first, out=out)
+
+
+def _begun(folder: "SelftrainFolder") -> list[int]:
+    """The rounds of a self-training whose students have begun to learn."""
+    from vitrail.selftrain.folder import read_plan
+
+    return [number for number in range(1, read_plan(folder).rounds + 1) if folder.round(number).log.is_file()]
 
 
 def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Path:
@@ -128,22 +156,23 @@ def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Pa
 
 
 def _selftraining(path: Path, out: Path | None, findings: "Findings | None") -> Path:
-    """The page of its student; of several rounds, their students beside each other."""
+    """Teacher and students, and the page of its student; of several rounds, their students beside each other."""
     from vitrail.report import write_report
     from vitrail.report.versus import MOST_RUNS, versus_page
     from vitrail.report.write import write_page
-    from vitrail.selftrain.folder import SelftrainFolder, read_plan
+    from vitrail.selftrain.folder import SelftrainFolder
+    from vitrail.selftrain.page import teaching_section
 
     folder = SelftrainFolder(path)
-    rounds = [folder.round(number) for number in range(1, read_plan(folder).rounds + 1)]
-    begun = [run for run in rounds if run.log.is_file()][-MOST_RUNS:]
+    begun = _begun(folder)
     if not begun:
         raise UsageError("no student has begun", where=str(path), fix=f"Go on with it: {folder.resume_command}")
+    first = teaching_section(folder, begun[-1])
     if len(begun) == 1:
-        return write_report(begun[0], findings=findings, out=out or folder.report)
-    stories = [_story(run.path) for run in begun]
+        return write_report(folder.round(1), findings=findings, first=first, out=out or folder.report)
+    stories = [_story(folder.round(number).path) for number in begun[-MOST_RUNS:]]
     lead = "A self-training: the students of its rounds, each taught by the one before it."
-    write_page(out or folder.report, versus_page(stories, title=path.resolve().name, lead=lead))
+    write_page(out or folder.report, versus_page(stories, title=path.resolve().name, lead=lead, first=first))
     return out or folder.report
 
 

@@ -15,6 +15,7 @@ from vitrail.cli.train import chosen_recipe, defaults, ensure_buildable, fitted
 from vitrail.cli.training import (
     Destination,
     Track,
+    batch_that_fits,
     beginning,
     checking,
     for_data,
@@ -22,7 +23,6 @@ from vitrail.cli.training import (
     located,
     next_folder,
     say_plan,
-    settle_threads,
     train_and_report,
 )
 from vitrail.cli.words import (
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from vitrail.selftrain.folder import SelftrainFolder
     from vitrail.selftrain.sets import Sets
+    from vitrail.train.finish import Outcome
     from vitrail.train.folder import RunFolder
     from vitrail.train.session import Session
     from vitrail.train.start import Allowed
@@ -132,7 +133,7 @@ class Options(Generic[Model]):
 def run_words(words: Sequence[str]) -> None:
     """Run `vitrail selftrain TEACHER --data D --unlabelled IMAGES ...`, or `vitrail selftrain --resume FOLDER`."""
     if is_resume(words):
-        refuse_changes(words)
+        refuse_changes(words, in_processes=False)
         _resume(tyro.cli(Resume, args=list(words), prog="vitrail selftrain"))
         return
     teacher, rest = positional(words)
@@ -152,7 +153,7 @@ def run_words(words: Sequence[str]) -> None:
 def _start(teacher: str, words: list[str]) -> None:
     from vitrail.data.outside import ensure_outside
     from vitrail.runtime.device import find_device
-    from vitrail.selftrain.folder import SelftrainFolder, write_plan
+    from vitrail.selftrain.folder import SelftrainFolder, begin_plan, can_replace
     from vitrail.selftrain.sets import open_sets
     from vitrail.selftrain.teacher import open_teacher
 
@@ -185,11 +186,12 @@ def _start(teacher: str, words: list[str]) -> None:
     del asked
     ensure_outside([sets.unlabelled], options.out.expanduser() / (options.name or "selftrain"))
     destination = Destination(options.out, options.name or "selftrain", is_exact=bool(options.name))
-    target = next_folder(destination, sets.labelled)
+    target = next_folder(destination, sets.labelled, lambda path: can_replace(SelftrainFolder(path), plan))
     folder = SelftrainFolder(target.path)
+    is_again = folder.config.exists()
     with beginning(target):
-        write_plan(folder, plan)
-    say_rounds(plan, sets, folder)
+        begin_plan(folder, plan)
+    say_rounds(plan, sets, folder, is_again=is_again)
     _carry_out(plan, folder, device, options.track, sets=sets)
 
 
@@ -214,12 +216,24 @@ def _carry_out(
     sets: "Sets | None" = None,
 ) -> None:
     """Every round that is not done yet, with a view of it, and a table of all."""
+    from vitrail.report import write_report
+    from vitrail.selftrain.page import teaching_section
     from vitrail.selftrain.rounds import SelfTraining
 
+    outcomes: dict[Path, Outcome] = {}
+
     def train(session: "Session", run: "RunFolder") -> None:
-        settle_threads(session)
         say_plan(session, run)
-        train_and_report(session, run, track=track, is_quiet=True)
+        outcomes[run.path] = train_and_report(session, run, track=track, is_quiet=True, reports=False)
+
+    def ended(number: int) -> None:
+        """The page waits for the end of a round, when the labels that were taught have been compared with the truth."""
+        run = folder.round(number)
+        first, outcome = teaching_section(folder, number, shown=number), outcomes.pop(run.path, None)
+        if outcome is None:
+            write_report(run, first=first)
+        else:
+            write_report(run, outcome.source, outcome.predictions, first=first)
 
     result = SelfTraining(
         plan,
@@ -229,6 +243,7 @@ def _carry_out(
         watch=progress,
         tell=lambda number, taught: say_round(plan, number, taught),
         train=train,
+        ended=ended,
         allowed=allowed,
         sets=sets,
     ).run()
@@ -275,7 +290,8 @@ def _student(
         image_size=options.image_size,
         keeps_resize=is_given("--augment.resize", words),
     )
-    # How many images there will be is not known yet, but most of them are these.
+    # How many of them will be taught is not known yet.
+    config = batch_that_fits(config, len(train) + len(sets.unlabelled), words)
     return for_data(config, sets.unlabelled, words)
 
 

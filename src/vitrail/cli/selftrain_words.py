@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _FEW = 10
 
 
-def say_rounds(plan: "Plan", sets: "Sets", folder: "SelftrainFolder") -> None:
-    """Who teaches whom what."""
+def say_rounds(plan: "Plan", sets: "Sets", folder: "SelftrainFolder", *, is_again: bool = False) -> None:
+    """Who teaches whom what; `is_again` in a folder where no student had begun."""
     choice, unlabelled = plan.choice, plan.unlabelled
     of_each = f", {choice.per_class:,} of each class" if choice.per_class else ", as many of each class"
     lines = [
@@ -28,7 +28,7 @@ def say_rounds(plan: "Plan", sets: "Sets", folder: "SelftrainFolder") -> None:
         f"{choice.threshold:g} or more{of_each if choice.balance else ''}",
         f"[bold]{escape(plan.config.recipe)}[/] learns from them and from {len(sets.labelled.train):,} labelled ones, "
         f"against {_noise(plan)}; {plan.rounds} round{'s' if plan.rounds > 1 else ''}",
-        f"writes {escape(printable(str(folder.path)))}",
+        f"{'begins anew in' if is_again else 'writes'} {escape(printable(str(folder.path)))}",
     ]
     console().print("\n".join(lines) + "\n")
 

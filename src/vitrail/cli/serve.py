@@ -75,7 +75,9 @@ def _config(options: Options) -> ServeConfig:
 def greeting(facts: dict[str, Any], url: str, *, has_token: bool) -> list[str]:
     """What the model is, where it answers, how to ask it, and how to stop."""
     size = f"{short_count(facts['parameters'])} parameters, " if facts.get("parameters") else ""
-    classes = f"{facts['num_classes']:,} classes" if facts["num_classes"] else "no classes"
+    classes, asked = f"{facts['num_classes']:,} classes", "v1/predictions"
+    if not facts["num_classes"]:
+        classes, asked = "no classes", "v1/embeddings"
     ask = "curl -H 'Content-Type: image/jpeg' --data-binary @photo.jpg"
     token = ' -H "Authorization: Bearer $VITRAIL_TOKEN"' if has_token else ""
     return [
@@ -83,7 +85,7 @@ def greeting(facts: dict[str, Any], url: str, *, has_token: bool) -> list[str]:
         f"images of {times(tuple(facts['image_size']))}, computed by {facts['backend']}",
         "",
         f"  page     {url}",
-        f"  ask it   {ask}{token} {shlex.quote(f'{url}v1/predictions')}",
+        f"  ask it   {ask}{token} {shlex.quote(f'{url}{asked}')}",
         f"  stop it  Ctrl-C, or kill {os.getpid()}",
         "",
         f"kill -HUP {os.getpid()} restarts it and kill -USR1 {os.getpid()} reads the model again; no request is lost.",

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,6 +11,8 @@ from rich.table import Table
 
 # Wide enough for every table of ours, so that a file or a pipe gets whole rows.
 _PLAIN_WIDTH = 200
+READABLE_WIDTH = 80
+"""What every terminal has room for."""
 
 
 class _Console(Console):
@@ -46,6 +49,12 @@ def print_json(value: Any) -> None:
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2)
     print(text)
+
+
+def folded(text: str) -> str:
+    """A long line as several that every terminal has room for, those below indented; no word, so no path, is cut."""
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    return textwrap.fill(text, READABLE_WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def megabytes(size: int) -> str:

@@ -13,6 +13,7 @@ from vitrail.cli.launch import folder_of_this_launch, launch, mark_launch, split
 from vitrail.cli.training import (
     Destination,
     Track,
+    batch_that_fits,
     beginning,
     checking,
     for_data,
@@ -20,10 +21,10 @@ from vitrail.cli.training import (
     located,
     next_folder,
     say_plan,
-    settle_threads,
     tell_parallel,
     train_and_report,
 )
+from vitrail.cli.without_labels import refuse_idle
 from vitrail.cli.words import (
     SHORT_NAMES,
     is_given,
@@ -149,15 +150,18 @@ def run_words(words: Sequence[str]) -> None:
             fix=f"`vitrail finetune SOURCE --recipe {chosen.name}` uses it.",
         )
     kind: Any = Options if chosen.masking is None else MaskedOptions
+    known = defaults(chosen, rest)
     options = tyro.cli(
         kind[type(chosen.model)],
         args=rest,
         prog=f"vitrail train {name or '[RECIPE]'}",
         description=f"{kind.__doc__} {SHORT_NAMES} `vitrail train --resume RUN` goes on with a run, and with "
         "--help behind it lists what may then differ.",
-        default=defaults(chosen, rest),
+        default=known,
         config=(tyro.conf.AvoidSubcommands,),
     )
+    if isinstance(options, MaskedOptions):
+        refuse_idle(options, known)
     ensure_buildable(options.model, options.image_size)
     start(options, chosen, rest)
 
@@ -257,7 +261,7 @@ def _config(
         image_size=options.image_size,
         keeps_resize=is_given("--augment.resize", words),
     )
-    return for_data(config, source, words)
+    return for_data(batch_that_fits(config, len(source), words), source, words)
 
 
 def _begin(
@@ -274,7 +278,6 @@ def _begin(
     if processes.is_first:
         mark_launch(folder.path)
     tell_parallel(options.parallel, session)
-    settle_threads(session)
     say_plan(session, folder)
     train_and_report(session, folder, track=options.track)
 
@@ -319,7 +322,6 @@ def _go_on(options: Resume, placement: "Placement", device: "torch.device", *, t
     )
     session = resume(folder, device, checking, allowed, placement=placement)
     tell_parallel(options.parallel, session)
-    settle_threads(session)
     say_plan(session, folder)
     train_and_report(session, folder, track=track)
 

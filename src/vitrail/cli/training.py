@@ -1,5 +1,6 @@
 """What training, fine-tuning and the demo share: the plan before, the view during, the report and next steps after."""
 
+import math
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +14,11 @@ from rich.markup import escape
 from vitrail.cli.progress import duration, progress
 from vitrail.cli.terminal import console, printable, short_count
 from vitrail.cli.words import is_given
-from vitrail.config import DataConfig, PeerConfig, RunConfig, TrainConfig, VitConfig, times, to_json
+from vitrail.config import DataConfig, ModelConfig, PeerConfig, RunConfig, TrainConfig, VitConfig, times, to_json
 from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.files import user_path
 from vitrail.data.sources.source import Source
 from vitrail.errors import UsageError, notice
-from vitrail.runtime.threads import is_tiny
 from vitrail.train.folder import RunFolder
 from vitrail.train.length import epoch_of, total_steps
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Track = Literal["tensorboard", "wandb"] | None
 
 _SHORT_WARMUP = 0.1
+# As many as a ViT-H/14 sees at 896 px.
+_MANY_PATCHES = 4096
 # Seconds after which people want to know how to wait less.
 _LONG = 600
 _SHORTER = " (less: --time-limit MINUTES, --epochs or --steps)"
@@ -92,8 +94,13 @@ class Destination:
     is_exact: bool
 
 
-def next_folder(destination: Destination, data: "RunData") -> RunFolder:
-    """The folder of a new run, which is made here, so that of two processes only one gets it; never inside the data."""
+def next_folder(
+    destination: Destination, data: "RunData", is_spare: Callable[[Path], bool] = lambda _path: False
+) -> RunFolder:
+    """The folder of a new run, which is made here, so that of two processes only one gets it; never inside the data.
+
+    A folder of the name that was asked for is taken where nothing in it would be lost: `is_spare` says so.
+    """
     out = destination.out.expanduser()
     if out.is_symlink() and not out.exists():
         raise UsageError("is a link that leads nowhere", where=str(out), fix="Choose another --out.")
@@ -108,7 +115,7 @@ def next_folder(destination: Destination, data: "RunData") -> RunFolder:
             return RunFolder(path)
         except FileExistsError:
             if destination.is_exact:
-                return _taken(path)
+                return RunFolder(path) if is_spare(path) else _taken(path)
             number += 1
 
 
@@ -172,18 +179,43 @@ def for_data(config: RunConfig, source: Source, words: Sequence[str]) -> RunConf
     return config
 
 
-def settle_threads(session: "Session") -> None:
-    """One thread for a tiny network: to hand its work to several takes longer than to do it, above all when busy."""
-    import torch
+def batch_that_fits(config: RunConfig, images: int, words: Sequence[str]) -> RunConfig:
+    """The config with a batch of no more images than there are, where nobody said otherwise; that is told.
 
-    if is_tiny(session.model, session.device):
-        torch.set_num_threads(1)
+    The rate goes with the root of the batch, as suits Adam and Muon, whose steps are as long whatever the gradient.
+    """
+    batch = config.train.batch_size
+    if batch <= images or is_given("--train.batch-size", words):
+        return config
+    # Two at least: one image cannot be mixed with another.
+    fits = max(1 << (images.bit_length() - 1), 2)
+    if batch <= fits:
+        return config
+    told = (
+        f"The batch of the recipe, {batch:,} images, is larger than the {images:,} to learn from: it becomes {fits:,}"
+    )
+    if not is_given("--optim.lr", words):
+        rate = float(f"{config.optim.lr * math.sqrt(fits / batch):.3g}")
+        config = replace(config, optim=replace(config.optim, lr=rate))
+        told += f", and the learning rate {rate:g}"
+    notice(f"{told} (others: --batch-size, --lr).")
+    return replace(config, train=replace(config.train, batch_size=fits))
 
 
 def tell_parallel(parallel: str, session: "Session") -> None:
     """An option that means nothing in one process is not passed over in silence."""
     if parallel != "auto" and session.processes.control is None:
         notice("--parallel is for several processes: add --processes 2 or more, or start with torchrun.")
+
+
+def tell_many_patches(model: ModelConfig) -> None:
+    """Say what makes a step take so long, before the first try of one is waited for."""
+    if isinstance(model, VitConfig) and (patches := model.grid[0] * model.grid[1]) > _MANY_PATCHES:
+        notice(
+            f"An image of {times(model.image_size)} px is {patches:,} patches of {times(model.pixels_per_patch)} px, "
+            "and the work grows with their square. How long one takes is tried now; a smaller --image-size takes far "
+            "less."
+        )
 
 
 def say_plan(session: "Session", folder: RunFolder) -> None:
@@ -198,6 +230,7 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
         counts.append(f"{len(data.held_out):,} held out ({data.held_out.split})")
     if data.test is not None:
         counts.append(f"{len(data.test):,} to test on")
+    tell_many_patches(config.model)
     parameters = sum(parameter.numel() for parameter in session.model.parameters())
     optim, train, steps = config.optim, config.train, session.progress.steps
     epochs = epoch_of(steps, train.batch_size, len(data.train))
@@ -213,7 +246,8 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
         + (f", from {escape(config.start)}" if config.start else ""),
         f"{optim.optimizer}, learning rate {optim.lr:g}, batch {train.batch_size}{at_a_time}, {length}, "
         f"seed {train.seed}",
-        f"{_places(session)}{device_name(session.device)}, {train.precision}{', compiled' if train.compile else ''}; "
+        f"{_places(session)}{device_name(session.device, session.model)}, {train.precision}"
+        f"{', compiled' if train.compile else ''}; "
         f"{_about(left)}{_SHORTER if (left or 0) > _LONG and not step else ''}",
         f"{f'going on after step {step:,} in' if step else 'writes'} {escape(printable(str(folder.path)))}",
     ]
@@ -221,7 +255,13 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
 
 
 def train_and_report(
-    session: "Session", folder: RunFolder, *, track: Track, is_quiet: bool = False, look_inside: bool = True
+    session: "Session",
+    folder: RunFolder,
+    *,
+    track: Track,
+    is_quiet: bool = False,
+    look_inside: bool = True,
+    reports: bool = True,
 ) -> "Outcome":
     """Train with a view of it, write the report, say how good it is and what to type next."""
     from vitrail.cli.trackers import several, tracking
@@ -234,7 +274,7 @@ def train_and_report(
         _view(session, folder) as view,
     ):
         outcome = run(session, folder, several(view, tracker))
-    if is_first:
+    if is_first and reports:
         write_report(folder, outcome.source, outcome.predictions, look_inside=look_inside)
     if not is_quiet:
         say_result(outcome, folder, _watched(session.config))

@@ -54,20 +54,24 @@ _DERIVED = {
 }
 
 
-_OF_A_RESUME = (
-    "--resume", "--processes", "--parallel", "--micro-batch", "--workers", "--root", "--device", "--allow-changed",
-    "--track", "--help",
-)  # fmt: skip
+_OF_A_RESUME = ("--micro-batch", "--workers", "--root", "--device", "--allow-changed", "--track")
+_SEVERAL_PROCESSES = ("--processes", "--parallel")
 
 
-def refuse_changes(words: Sequence[str]) -> None:
-    """A run that goes on keeps its config: say so, instead of calling its options unknown."""
+def refuse_changes(words: Sequence[str], *, in_processes: bool = True) -> None:
+    """A run that goes on keeps its config: say so, instead of calling its options unknown.
+
+    `in_processes` says whether the command knows how to go on in several processes.
+    """
+    known = (*_SEVERAL_PROCESSES, *_OF_A_RESUME) if in_processes else _OF_A_RESUME
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
-        if word.startswith("--") and name not in _OF_A_RESUME:
+        if word.startswith("--") and name not in (*known, "--resume", "--help"):
+            if name in _SEVERAL_PROCESSES:
+                raise UsageError(f"{name} is given, and this runs in one process", fix="Leave it out.")
             raise UsageError(
                 f"{name} cannot change a run that goes on",
-                wanted=f"one of {', '.join(_OF_A_RESUME[1:-1])} beside --resume",
+                wanted=f"one of {', '.join(known)} beside --resume",
                 fix="Begin another from its weights with `vitrail finetune RUN`, or edit its config.json and add "
                 "--allow-changed.",
             )

@@ -2,6 +2,7 @@
 
 import copy
 import re
+import shlex
 import unicodedata
 from dataclasses import dataclass
 from typing import Literal
@@ -29,7 +30,14 @@ class Matched:
 def match_classes(source: Source, labels: tuple[str, ...] | None, outputs: int, model: str) -> Matched:
     """Number the labels of a source by the outputs of a model; `labels` are their names, where they are known."""
     if not outputs:
-        raise UsageError("the model has no head", wanted="one that was trained to classify", where=model)
+        name = shlex.quote(model)
+        raise UsageError(
+            "the model has no head",
+            wanted="one that was trained to classify",
+            where=model,
+            fix=f"`vitrail finetune {name} --data FOLDER` teaches it classes; `vitrail fewshot {name} --data FOLDER` "
+            "says how good its features are.",
+        )
     if labels is None:
         return Matched(_by_number(source, outputs, model), "number")
     if len(labels) != outputs:

@@ -38,9 +38,9 @@ def _exports_of(weights: str, folder: Path) -> dict[Path, dict[str, str]]:
     found = {}
     for kind, path in exported_files(folder):
         try:
-            _, export = read_about(kind, path)
+            described, export = read_about(kind, path)
             if export.get("weights") == weights:
-                found[path] = _facts(kind, path, export)
+                found[path] = _facts(kind, path, export, has_classes=described.config.num_classes > 0)
             else:
                 notice(f"{path} was exported from other weights: the card leaves it out. Export it anew or delete it.")
         except VitrailError:  # not one of ours
@@ -67,7 +67,7 @@ def accuracies(compared: dict[str, Any]) -> str:
     return f"{torch:.2%} in torch, {exported:.2%} in the file, of {labelled:,} images"
 
 
-def _facts(kind: str, path: Path, export: dict[str, Any]) -> dict[str, str]:
+def _facts(kind: str, path: Path, export: dict[str, Any], *, has_classes: bool) -> dict[str, str]:
     told, versions = export.get("compared"), export.get("versions")
     compared = asdict(from_json(Comparison, told, where=str(path))) if told else {}
     facts = {
@@ -81,13 +81,14 @@ def _facts(kind: str, path: Path, export: dict[str, Any]) -> dict[str, str]:
     if not compared:
         return {**facts, "compared with": "nothing"}
     batches = ", ".join(map(str, compared["batch_sizes"]))
-    difference = f"{compared['difference']:.1e}, of logits up to {compared['largest_logit']:.3g}"
+    what = "logit" if has_classes else "feature"
+    difference = f"{compared['difference']:.1e}, of {what}s up to {compared['largest_logit']:.3g}"
     facts |= {
         "compared with": f"float32 torch on {compared['images']}",
         "batch sizes": batches,
         "sizes compared": ", ".join(compared["sizes"]),
-        "largest difference of a logit": difference,
-        "same first class": f"{compared['same_top1']:,} of {compared['count']:,}",
+        f"largest difference of a {what}": difference,
+        "same first class": f"{compared['same_top1']:,} of {compared['count']:,}" if has_classes else "",
         "accuracy": accuracies(compared),
         "computed by": compared["runtime"],
     }
@@ -97,10 +98,11 @@ def _facts(kind: str, path: Path, export: dict[str, Any]) -> dict[str, str]:
 def _use(target: Path, checkpoint: Checkpoint) -> str:
     """How to ask an exported file; a network without classes has only features to give."""
     name = json.dumps(target.name, ensure_ascii=False)
-    if not checkpoint.config.num_classes:
-        return f"```python\nfrom vitrail.export import open_exported\nexported = open_exported({name})\n```"
-    python = f'import vitrail\npredictor = vitrail.Predictor({name})\nanswers = predictor(["photo.jpg"])'
-    return f"```python\n{python}\n```\n\n```console\n$ vitrail predict {target.name} photo.jpg\n```"
+    has_classes = checkpoint.config.num_classes > 0
+    ask = 'answers = predictor(["photo.jpg"])' if has_classes else 'features = predictor.embed(["photo.jpg"])'
+    python = f"import vitrail\npredictor = vitrail.Predictor({name})\n{ask}"
+    embed = "" if has_classes else " --embed features.npz"
+    return f"```python\n{python}\n```\n\n```console\n$ vitrail predict {target.name} photo.jpg{embed}\n```"
 
 
 def _write(folder: Path, checkpoint: Checkpoint, exports: dict[Path, dict[str, str]], use: str | None) -> bool:

@@ -132,7 +132,9 @@ def _file(exported: Exported, images: Tensor, batch_size: int, advance: Advance)
 def _ensure_equal(
     ours: tuple[np.ndarray, np.ndarray], theirs: tuple[np.ndarray, np.ndarray], exported: Exported
 ) -> None:
-    for what, expected, found in zip(("logits", "features"), ours, theirs, strict=True):
+    # Without a head, both are features.
+    first = "logits" if exported.described.config.num_classes else "features"
+    for what, expected, found in zip((first, "features"), ours, theirs, strict=True):
         if expected.shape != found.shape:
             raise _disagree(f"its {what} are {found.shape} and torch's {expected.shape}", exported)
         allowed = allowed_difference(expected)

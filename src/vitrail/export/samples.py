@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitrail.config import DataConfig, from_json
+from vitrail.config import DataConfig, DecodePolicy, from_json
 from vitrail.data import Arrays, Labels, OpenOptions, Part, Preparation, Source, evaluation_batches, open_data
+from vitrail.data.check import preflight
 from vitrail.data.sources.parts import evenly, hold_out
 from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import VitrailError, notice
@@ -100,13 +101,21 @@ def _data_config(folder: Path) -> DataConfig | None:
 
 def _not_learnt(config: DataConfig) -> Source:
     config = replace(config, download=False)
-    options = OpenOptions(root=Path(config.root) if config.root else None, allow_empty=config.allow_empty)
+    options = OpenOptions(
+        root=Path(config.root) if config.root else None, allow_empty=config.allow_empty, labelled=config.labelled
+    )
+
+    def opened(split: str) -> Source:
+        source = open_data(config.data, split, options=options)
+        # What the run went on without, this does as well.
+        return preflight(source, policy=DecodePolicy(), skip_bad=True) if config.skip_bad else source
+
     for split in ("test", "val"):
         try:
-            return open_data(config.data, split, options=options)
+            return opened(split)
         except MissingSplit:
             continue
-    return hold_out(open_data(config.data, config.split, options=options), config.held_out or _HELD_OUT)[1]
+    return hold_out(opened(config.split), config.held_out or _HELD_OUT)[1]
 
 
 def _targets(model: Classifier, source: Source) -> Tensor | None:

@@ -1,6 +1,7 @@
 """A run as one HTML page that needs nothing but itself."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -31,18 +32,22 @@ _READ = "Every file was read before the first step, and there was nothing to not
 
 
 def page(
-    story: Story, charts: dict[str, Chart], subject: Subject | str | None = None, findings: Findings | None = None
+    story: Story,
+    charts: dict[str, Chart],
+    subject: Subject | str | None = None,
+    findings: Findings | None = None,
+    first: Section | None = None,
 ) -> str:
     """The whole document; `subject` is the model, or why it cannot be looked into.
 
-    `findings` are what a check of the data said.
+    `findings` are what a check of the data said; `first` stands before everything about the run.
     """
     config = story.record.config
     return document(
         f"{text(config.recipe)} on {text(config.data.data)}",
         header(story),
         hero(story),
-        _sections(story, charts, subject, findings),
+        chain([] if first is None else [first], _sections(story, charts, subject, findings)),
         generator=GENERATOR,
     )
 

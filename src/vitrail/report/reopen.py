@@ -18,8 +18,10 @@ def reopen(config: RunConfig, split: str) -> Source:
     """The test split, or what was held out; a page is no reason to download anything."""
     data = replace(config.data, download=False, test=False)
     if split == "test":
-        root = Path(data.root) if data.root else None
-        source = open_data(data.data, "test", options=OpenOptions(root=root, allow_empty=data.allow_empty))
+        options = OpenOptions(
+            root=Path(data.root) if data.root else None, allow_empty=data.allow_empty, labelled=data.labelled
+        )
+        source = open_data(data.data, "test", options=options)
         # Only then can images have been left out; reading all of them for twenty pictures would be a waste.
         return preflight(source, policy=DecodePolicy(), skip_bad=True) if data.skip_bad else source
     held_out = open_run_data(data, torch.device("cpu"), _silently).held_out

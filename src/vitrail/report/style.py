@@ -36,6 +36,7 @@ CHARTS = """
 .plot .track { fill: var(--track); } .plot .gap { fill: var(--s1); fill-opacity: .75; }
 .plot .modest { fill: var(--s0); fill-opacity: .35; }
 .plot .few { fill: var(--soft); fill-opacity: .5; } .plot .span { stroke: var(--ink); stroke-opacity: .6; fill: none; }
+.meter .span { stroke: var(--ink); stroke-opacity: .7; stroke-width: 1.5; vector-effect: non-scaling-stroke; }
 .plot .ideal { stroke: var(--soft); stroke-dasharray: 4 4; fill: none; }
 .plot text.value { fill: var(--ink); }
 """
@@ -111,7 +112,7 @@ pre.command {
 }
 .runs thead th { color: var(--ink); font-weight: 600; } .runs tbody th { padding-right: 18px; }
 .runs thead td { border-bottom: 1px solid var(--line); } .runs tbody tr:last-child th { border-bottom: 0; }
-.models td:first-child { min-width: 132px; }
+.models td:first-child { min-width: 132px; } .teaching td:first-child { white-space: nowrap; }
 .short { width: auto; min-width: 260px; margin: 12px 0 0; } .scroll:focus-visible { outline: 2px solid var(--accent); }
 .facts td:first-child { color: var(--soft); width: 190px; } .facts td.path:first-child { width: 230px; }
 .next { display: grid; gap: 4px; margin: 0; } .next dd { margin: 0 0 10px; color: var(--soft); }
@@ -123,6 +124,14 @@ pre.command {
   .pairs td, .pairs th { min-width: 0; padding-right: 6px; } td.n, th.n { padding-left: 8px; }
   .facts td:first-child, .facts td.path:first-child { width: 44%; }
   .bins { font-size: 13px; } .bins td, .bins th { padding-right: 0; }
+  .runs tbody th { position: sticky; left: 0; background: var(--card); white-space: normal; padding-right: 8px; }
+  .runs td.n, .runs thead th { white-space: normal; overflow-wrap: anywhere; min-width: 92px; }
+  .scroll:has(.runs) { max-height: none; }
+  .settings td { min-width: 68px; } .settings td:first-child { min-width: 112px; }
+  .teaching :is(td, th) { padding-right: 6px; white-space: normal; overflow-wrap: normal; }
+  .teaching td:first-child { white-space: nowrap; }
+  .teaching .chip { display: block; width: fit-content; padding: 0 4px; }
+  .teaching .meter { display: block; width: 56px; margin: 7px 0 5px; }
   .charts:first-of-type .plot text { font-size: 13.5px; } .charts:first-of-type .plot text.title { font-size: 16px; }
 }
 @media print {

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from string import ascii_uppercase
 
 import numpy as np
@@ -25,15 +26,16 @@ MOST_RUNS = len(SHAPES)
 _VALUE = 60
 
 
-def versus_page(stories: Sequence[Story], *, title: str = "", lead: str = "") -> str:
-    """The whole document."""
+def versus_page(stories: Sequence[Story], *, title: str = "", lead: str = "", first: Section | None = None) -> str:
+    """The whole document; `first` stands before everything about the runs."""
     if not 2 <= len(stories) <= MOST_RUNS:
         raise UsageError(f"there are {len(stories)} runs to compare", wanted=f"two to {MOST_RUNS}")
     letters = ascii_uppercase[: len(stories)]
     names = run_names(stories)
     shown = title or " and ".join([", ".join(names[:-1]), names[-1]])
     header = f"<div><h1>{text(shown)}</h1><p>{lead or f'{len(stories)} runs beside each other'}</p></div>"
-    return document(text(shown), header, "", _sections(letters, names, stories), generator=GENERATOR)
+    sections = chain([] if first is None else [first], _sections(letters, names, stories))
+    return document(text(shown), header, "", sections, generator=GENERATOR)
 
 
 def run_names(stories: Sequence[Story]) -> list[str]:

@@ -11,6 +11,7 @@ from vitrail.evaluate import Predictions, confusion
 from vitrail.evaluate.subject import Subject, open_subject
 from vitrail.report.confusion import MOST_CLASSES, heat_map
 from vitrail.report.curves import charts
+from vitrail.report.document import Section
 from vitrail.report.page import page
 from vitrail.report.so_far import subject_so_far
 from vitrail.report.story import Story, gather
@@ -27,6 +28,7 @@ def write_report(
     *,
     summary: Summary | None = None,
     findings: Findings | None = None,
+    first: Section | None = None,
     look_inside: bool = True,
     out: Path | None = None,
 ) -> Path:
@@ -34,9 +36,9 @@ def write_report(
 
     `source` and `predictions` are what the run was measured on and what its model said; without them they are opened
     again from the folder's records, and a page whose data has gone says so. With a summary the page is that of the
-    whole that the run was part of, and is written to its folder. `findings` are what a check of the data said. To
-    look inside is to show where the network looked and what it has learnt, which takes some seconds. With `out`
-    nothing but that one file is written.
+    whole that the run was part of, and is written to its folder. `findings` are what a check of the data said;
+    `first` stands before everything about the run. To look inside is to show where the network looked and what it has
+    learnt, which takes some seconds. With `out` nothing but that one file is written.
     """
     place = RunFolder(folder.path if summary is None else summary.path)
     figures = folder.path / "figures"
@@ -46,7 +48,7 @@ def write_report(
     if out is not None and story.source is not None:
         ensure_outside([story.source], out)
     drawn = charts(story)
-    whole = page(story, drawn, _kept_model(story, folder) if look_inside else None, findings)
+    whole = page(story, drawn, _kept_model(story, folder) if look_inside else None, findings, first)
     if out is None:
         for name, svg in {**{name: chart.svg() for name, chart in drawn.items()}, **_matrix(story)}.items():
             write_page(figures / f"{name}.svg", picture(svg))

@@ -14,7 +14,10 @@ from vitrail.data.loading.reading import reading_workers
 from vitrail.errors import DataError
 from vitrail.evaluate.outputs import all_outputs
 from vitrail.runtime.atomic import atomic_file
+from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.selftrain.teacher import Teacher
+
+PIECES = "answers-*.npz"
 
 # What is lost when a process is killed: the work of so many seconds.
 _SECONDS = 30.0
@@ -66,7 +69,7 @@ def ask(
 
 def forget(folder: Path) -> None:
     """Remove the pieces, once what was chosen of them is written."""
-    for file in folder.glob("answers-*.npz"):
+    for file in folder.glob(PIECES):
         file.unlink(missing_ok=True)
 
 
@@ -74,14 +77,15 @@ def _piece(
     teacher: Teacher, source: Source, is_soft: bool, workers: int | None, advance: Callable[[int], None]
 ) -> Answers:
     subject = teacher.subject
-    logits = all_outputs(
-        subject.model,
-        subject,
-        source,
-        batch_size=_BATCH.get(subject.device.type, _SMALL_BATCH),
-        workers=reading_workers(workers, source, on_gpu=subject.device.type == "cuda"),
-        advance=advance,
-    )
+    with one_thread(is_tiny(subject.model, subject.device)):
+        logits = all_outputs(
+            subject.model,
+            subject,
+            source,
+            batch_size=_BATCH.get(subject.device.type, _SMALL_BATCH),
+            workers=reading_workers(workers, source, on_gpu=subject.device.type == "cuda"),
+            advance=advance,
+        )
     lost = np.flatnonzero(~np.isfinite(logits).all(axis=1))
     if len(lost):
         raise DataError(
@@ -110,7 +114,7 @@ def _write(folder: Path, start: int, key: str, piece: Answers) -> None:
 def _kept(folder: Path, key: str, classes: int, is_soft: bool) -> list[Answers]:
     """The pieces of an earlier process, up to the first that is missing, damaged or about something else."""
     pieces: list[Answers] = []
-    for file in sorted(folder.glob("answers-*.npz")):
+    for file in sorted(folder.glob(PIECES)):
         try:
             with np.load(file, allow_pickle=False) as stored:
                 if str(stored["key"]) != key or int(stored["start"]) != sum(map(len, pieces)):

@@ -2,15 +2,21 @@
 
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vitrail.config import to_json
+from vitrail.data.sources.taught import RECORD
+from vitrail.errors import VitrailError
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.runtime.json_text import json_text
+from vitrail.runtime.lock import is_held
+from vitrail.runtime.processes import ALONE
+from vitrail.selftrain.answers import PIECES
 from vitrail.selftrain.plan import Plan
 from vitrail.train.folder import NamedFolder, PartFolder, RunFolder, command_line, read_record, versions
+from vitrail.train.whole import held
 
 FORMAT = "vitrail-selftrain/1"
 
@@ -59,6 +65,40 @@ def read_plan(folder: SelftrainFolder) -> Plan:
     """Read the plan back."""
     other = ("vitrail-run/", f"`vitrail train --resume {folder.path}` goes on with a single run.")
     return read_record(folder, SelftrainRecord, FORMAT, "a self-training", other).plan
+
+
+def can_replace(folder: SelftrainFolder, plan: Plan) -> bool:
+    """Whether a plan may take the place of the one there: no student has begun, and what its teacher said stays of use.
+
+    So the same command can be given again after it was refused, with another threshold or other options of the student.
+    """
+    try:
+        before = read_plan(folder)
+    except VitrailError:
+        return False
+    if is_held(folder.lock) or folder.model.exists() or any(folder.path.glob("round-*/config.json")):
+        return False
+    first = folder.taught(1)
+    if (first / RECORD).is_file():
+        return _lesson_of(before) == _lesson_of(plan)
+    return not any(first.glob(PIECES)) or _answers_of(before) == _answers_of(plan)
+
+
+def begin_plan(folder: SelftrainFolder, plan: Plan) -> None:
+    """Write a plan, also in the place of another, whose teacher may have been measured on other images."""
+    with held(folder, ALONE):
+        folder.result.unlink(missing_ok=True)
+        write_plan(folder, plan)
+
+
+def _answers_of(plan: Plan) -> tuple[Any, ...]:
+    """Everything that decides what the teacher says."""
+    return plan.teacher_fingerprint, plan.preprocessing, plan.unlabelled, plan.choice.labels
+
+
+def _lesson_of(plan: Plan) -> tuple[Any, ...]:
+    """Everything that decides what the student is taught."""
+    return *_answers_of(plan), plan.choice, replace(plan.config.data, workers=None)
 
 
 def keep_last(folder: SelftrainFolder, last: RunFolder) -> None:

@@ -1,9 +1,11 @@
 """Carry out a plan, round by round; what is done already is not done again."""
 
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from vitrail.data.sources.taught import (
     RECORD,
     Lesson,
     TaughtRecord,
+    ensure_there,
     read_lesson,
     read_record,
     write_taught,
@@ -23,6 +26,7 @@ from vitrail.errors import DataError, UsageError
 from vitrail.evaluate import classify, measure
 from vitrail.runtime.out_of_memory import release_memory
 from vitrail.runtime.processes import ALONE
+from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.selftrain.answers import Answers, ask, forget
 from vitrail.selftrain.choosing import choose_images
 from vitrail.selftrain.folder import SelftrainFolder, keep_last
@@ -46,6 +50,8 @@ Watch = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Shows how far a piece of work on so many images has come."""
 Tell = Callable[[int, Taught], None]
 """Is told what a student is about to be taught."""
+Ended = Callable[[int], None]
+"""Is told that a round has come to its end, and everything is written."""
 
 _MEASURING_BATCH = 64
 
@@ -63,12 +69,13 @@ class SelfTraining:
         watch: Watch,
         tell: Tell,
         train: Train,
+        ended: Ended = lambda _number: None,
         allowed: Allowed | None = None,
         sets: Sets | None = None,
     ) -> None:
         """`sets` are the images where they were opened already."""
         self.plan, self.folder, self.device = plan, folder, device
-        self._checking, self._watch, self._tell, self._train = checking, watch, tell, train
+        self._checking, self._watch, self._tell, self._train, self._ended = checking, watch, tell, train, ended
         self._allowed, self._opened = allowed or Allowed(), sets
         self._stopping = Stopping()
 
@@ -80,11 +87,15 @@ class SelfTraining:
             stoppable(self._stopping, folder.resume_command, between="pieces of work"),
         ):
             result = self._begun()
-            for number in range(len(result.students) + 1, self.plan.rounds + 1):
-                result = replace(result, students=(*result.students, self._round(number)))
-                # The result last: a round that stands there is not looked at again.
-                keep_last(folder, folder.round(number))
-                write_result(folder.result, result)
+            for number in range(1, self.plan.rounds + 1):
+                is_done = number <= len(result.students)
+                if not is_done:
+                    result = replace(result, students=(*result.students, self._round(number)))
+                    # The result last: a round that stands there is not trained again.
+                    keep_last(folder, folder.round(number))
+                    write_result(folder.result, result)
+                if not (is_done and folder.round(number).report.is_file()):
+                    self._ended(number)
             return result
 
     def _begun(self) -> Result:
@@ -134,6 +145,8 @@ class SelfTraining:
         labelled, root = self.plan.config.data, self._allowed.root
         place = {"workers": self._allowed.workers, "root": root}
         here = replace(labelled, **{name: value for name, value in place.items() if value is not None})
+        for data in (labelled.data, self.plan.unlabelled.data):
+            ensure_there(data)
         return open_sets(here, at_other_root(self.plan.unlabelled, labelled, root), self.device, self._checking)
 
     def _teacher(self, number: int) -> Teacher:
@@ -143,14 +156,29 @@ class SelfTraining:
             return open_teacher(
                 str(self.folder.round(number - 1).path), labelled.classes, plan.config.data.data, self.device
             )
-        teacher = open_teacher(plan.teacher, labelled.classes, plan.config.data.data, self.device, plan.preprocessing)
+        where = self._first_teacher()
+        teacher = open_teacher(where, labelled.classes, plan.config.data.data, self.device, plan.preprocessing)
         if teacher.subject.fingerprint != plan.teacher_fingerprint:
             raise UsageError(
                 "the weights there are no longer those that this was planned with",
-                where=plan.teacher,
+                where=where,
                 fix="Put them back, or begin anew under another --name.",
             )
         return teacher
+
+    def _first_teacher(self) -> str:
+        """Where the teacher is: at its old place, or beside this folder, with which it may have been moved."""
+        stored = Path(self.plan.teacher)
+        if not stored.is_absolute() or stored.exists():
+            return self.plan.teacher
+        if (moved := self.folder.path.absolute().parent / stored.name).exists():
+            return str(moved)
+        raise UsageError(
+            "the teacher of this self-training is not there any more",
+            wanted="the same weights in the same place",
+            where=self.plan.teacher,
+            fix=f"Move it back, or lead there by a link: ln -s NEW_PLACE {shlex.quote(self.plan.teacher)}",
+        )
 
     def _measured(self, teacher: Teacher) -> Model:
         """How good a teacher is on the very images that its students are measured on."""
@@ -167,7 +195,8 @@ class SelfTraining:
             return None
         subject = teacher.subject
         columns = torch.from_numpy(teacher.columns).to(self.device)
-        with self._watch(f"measuring the teacher on {source.split}", len(source)) as advance:
+        few = one_thread(is_tiny(subject.model, self.device))
+        with few, self._watch(f"measuring the teacher on {source.split}", len(source)) as advance:
             said = classify(
                 lambda images: subject.model(images)[:, columns],
                 source,
@@ -201,7 +230,7 @@ class SelfTraining:
                 f"{answers.confidence.max():.2f}",
                 wanted=f"a confidence of {plan.choice.threshold:g} or more",
                 where=teacher.subject.name,
-                fix="Begin anew with a lower --threshold, or with a better teacher.",
+                fix=self._less_sure(number),
             )
         labelled, unlabelled = sets.origins
         write_taught(
@@ -221,6 +250,19 @@ class SelfTraining:
             ),
         )
         forget(taught)
+
+    def _less_sure(self, number: int) -> str:
+        """What to do when the teacher of a round is sure of nothing."""
+        if number > 1:
+            return (
+                f"The student of round {number - 1} is kept: {self.folder.model}. Begin anew under another --name with "
+                "a lower --threshold, or with longer --epochs."
+            )
+        name = shlex.quote(self.folder.path.name)
+        return (
+            f"Give the same command with a lower --threshold and --name {name}, and what the teacher said is not "
+            "asked again; or take a better teacher under another --name."
+        )
 
     def _lineage(self, number: int, teacher: Teacher, answers: Answers, chosen: np.ndarray) -> dict[str, Any]:
         """What travels with the student: who taught it, and what."""

@@ -5,41 +5,52 @@ import time
 import torch
 
 from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
+from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.train.session import Session
 
 # Few are enough where each takes its time; a GPU with few images at a time waits for launches and not for arithmetic.
 _IMAGES = 16
 _IMAGES_ON_A_GPU = 256
 _ROUNDS = 2
+# Seconds that a try should take at most: people wait for it and see nothing.
+_LONGEST_TRY = 4.0
 
 
 def seconds_per_image(session: Session) -> float:
     """Time of forward and backward for one image: the best of a few tries on noise, with nothing changed by them.
 
+    On a CPU the first is of one image, which says how many the others may have; one that takes long is the only one.
     The network is in evaluation mode, so that no statistics move; compiled code will be faster than this.
     """
     model, config = session.model, session.config
-    most = _IMAGES_ON_A_GPU if session.device.type == "cuda" else _IMAGES
-    size = min(most, session.progress.micro_batch)
+    on_gpu = session.device.type == "cuda"
+    most = _IMAGES_ON_A_GPU if on_gpu else _IMAGES
     generator = torch.Generator(session.device).manual_seed(0)
-    shape = (size, config.model.channels, *config.model.image_size)
+    shape = (min(most, session.progress.micro_batch), config.model.channels, *config.model.image_size)
     images = torch.randn(shape, generator=generator, device=session.device)
     autocast = torch.autocast(session.device.type, torch.bfloat16, enabled=config.train.precision == "bfloat16")
-    best = float("inf")
+
+    def tried(size: int) -> float:
+        begin = time.perf_counter()
+        with autocast:
+            loss = model(images[:size]).float().square().mean()
+        loss.backward()
+        if on_gpu:
+            torch.cuda.synchronize(session.device)
+        return (time.perf_counter() - begin) / size
+
     model.eval()
     try:
-        for _ in range(1 + _ROUNDS):
-            begin = time.perf_counter()
-            with autocast:
-                loss = model(images).float().square().mean()
-            loss.backward()
-            if session.device.type == "cuda":
-                torch.cuda.synchronize(session.device)
-            best = min(best, time.perf_counter() - begin)
+        with one_thread(is_tiny(model, session.device)):
+            few = len(images) if on_gpu else 1
+            first = tried(few)
+            if first * few > _LONGEST_TRY:
+                return first
+            size = len(images) if on_gpu else min(len(images), max(1, int(_LONGEST_TRY / first)))
+            return min(tried(size) for _ in range(_ROUNDS))
     finally:
         session.train_mode()
         session.step.clear()
-    return best / size
 
 
 def try_seconds_per_image(session: Session) -> float | None:

@@ -5,7 +5,7 @@ import os
 import platform
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from vitrail.config import ModelConfig, PeerConfig, RunConfig, from_json, to_jso
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
+from vitrail.train.moved import beside
 
 FORMAT = "vitrail-run/1"
 
@@ -112,9 +113,10 @@ def write_record(folder: RunFolder, record: RunRecord) -> None:
 
 
 def read_run(folder: RunFolder) -> RunRecord:
-    """Read `config.json`."""
+    """Read `config.json`; what moved with the folder is where it is now."""
     other = ("vitrail-finetune/", f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning.")
-    return read_record(folder, RunRecord, FORMAT, "a run", other)
+    record = read_record(folder, RunRecord, FORMAT, "a run", other)
+    return replace(record, config=beside(record.config, folder.path))
 
 
 def read_record(folder: NamedFolder, record: type[Record], format: str, what: str, other: tuple[str, str]) -> Record:

@@ -115,6 +115,9 @@ class Loop:
                 batch = next(batches)
             session.seed_dropout(micro)
             step.accumulate(batch.images, batch.targets, is_last=micro == last)
+            if micro < last:
+                done, whole = (micro + 1) * session.progress.micro_batch, session.config.train.batch_size
+                self.log.watcher({"event": "piece", "step": session.progress.step + 1, "images": done, "of": whole})
         session.set_numbers()
         step.update()
         session.progress = replace(session.progress, step=session.progress.step + 1)

@@ -7,6 +7,7 @@ from vitrail.errors import DiskError, UsageError, notice
 from vitrail.runtime.atomic import recover
 from vitrail.runtime.lock import only_one
 from vitrail.runtime.processes import LostProcess
+from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.finish import Outcome, finish
 from vitrail.train.folder import RunFolder
@@ -26,7 +27,7 @@ def run(session: Session, folder: RunFolder, watcher: Watcher) -> Outcome:
         watcher({"event": "testing", "images": images * processes.ranks})
         stopping.obey(processes)
 
-    with _held(session, folder), stopping.listening():
+    with _held(session, folder), stopping.listening(), one_thread(is_tiny(session.model, session.device)):
         try:
             with processes.together():
                 if processes.is_first:

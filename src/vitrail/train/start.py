@@ -4,6 +4,7 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from vitrail.models.empty import empty
 from vitrail.models.masked import build_masked
 from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
+from vitrail.runtime.threads import is_tiny
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import (
     FORMAT,
@@ -28,6 +30,7 @@ from vitrail.train.folder import (
 )
 from vitrail.train.length import micro_batch, total_steps
 from vitrail.train.memory import first_micro_batch
+from vitrail.train.moved import beside
 from vitrail.train.newest import newest_of_all
 from vitrail.train.objective import Objective
 from vitrail.train.progress import Progress
@@ -92,7 +95,7 @@ def _write_beginning(session: Session, folder: RunFolder) -> None:
             counts=counts(session.data),
             command=command_line(),
             versions=versions(session.config.model),
-            device=device_name(session.device),
+            device=device_name(session.device, session.model),
             notes=_notes(session.data),
         ),
     )
@@ -197,7 +200,8 @@ def _ensure_classes(record: RunRecord, data: RunData) -> None:
 def _take_over(session: Session, found: checkpoints.Checkpoint, record: RunRecord, allowed: Allowed) -> None:
     """The tensors and the progress of a checkpoint, for the processes there are now."""
     config, data, first = session.config, session.data, session.progress
-    changes = differences(_filled(found.state.get("config")), to_json(config))
+    folder = found.path.parent.parent
+    changes = differences(_filled(found.state.get("config"), folder), to_json(config))
     if session.digest != found.state.get("data"):
         changes += differences(list(record.classes), list(data.train.classes), "classes")
         then, now = _counted(record.counts), _counted(counts(data))
@@ -205,7 +209,7 @@ def _take_over(session: Session, found: checkpoints.Checkpoint, record: RunRecor
     if changes and not allowed.changed:
         raise UsageError(
             f"the run has changed since its last checkpoint: {'; '.join(changes)}",
-            where=str(found.path.parent.parent),
+            where=str(folder),
             fix="Change it back, or go on with --allow-changed, no longer exactly.",
         )
     session.load(found)
@@ -221,10 +225,10 @@ def _take_over(session: Session, found: checkpoints.Checkpoint, record: RunRecor
     _settle_pieces(session, found.state.get("processes", 1), allowed.micro_batch)
 
 
-def _filled(stored: Any) -> Any:
-    """The config in a checkpoint, with the defaults of what its version did not have yet."""
+def _filled(stored: Any, folder: Path) -> Any:
+    """The config in a checkpoint, with the defaults of what its version did not have yet, and where things are now."""
     with suppress(VitrailError):
-        return to_json(from_json(RunConfig, stored, where="a checkpoint"))
+        return to_json(beside(from_json(RunConfig, stored, where="a checkpoint"), folder))
     return stored
 
 
@@ -329,9 +333,9 @@ def set_determinism(config: RunConfig) -> None:
     torch.use_deterministic_algorithms(config.train.deterministic)
 
 
-def device_name(device: torch.device) -> str:
-    """What the run is computed on, for people."""
+def device_name(device: torch.device, network: torch.nn.Module) -> str:
+    """What a network is computed on, for people."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
+    threads = 1 if is_tiny(network, device) else torch.get_num_threads()
     return f"{device.type}, {threads} thread{'s' if threads > 1 else ''}"

@@ -143,9 +143,8 @@ def _use(config: ModelConfig, source: str) -> str:
         f"model = vitrail.load_model({json.dumps(source)})",
         f"{'logits' if config.num_classes else 'features'} = model(torch.zeros({shape}))  # pixels prepared as below",
     ]
-    commands = [f"$ vitrail info {source}"]
-    if config.num_classes:
-        commands.append(f"$ vitrail predict {source} photo.jpg")
+    embed = "" if config.num_classes else " --embed features.npz"
+    commands = [f"$ vitrail info {source}", f"$ vitrail predict {source} photo.jpg{embed}"]
     return "\n".join(["```python", *python, "```", "", "```console", *commands, "```"])
 
 

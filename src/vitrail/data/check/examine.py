@@ -37,14 +37,18 @@ def check(
     workers: int | None = None,
     near: bool = True,
     allow_empty: bool = False,
+    labelled: bool = True,
     advance: Advance | None = None,
 ) -> Findings:
-    """Decode all splits of a data set and tell what is wrong; bad files are findings, never errors."""
+    """Decode all splits of a data set and tell what is wrong; bad files are findings, never errors.
+
+    Of images that are not `labelled`, nothing is said about classes.
+    """
     if not splits:
         raise UsageError("there are no splits to check")
     sources = list(splits.values())
     scans = scan(sources, policy=policy or DecodePolicy(), workers=workers, looks=near, advance=advance)
-    everything = _Everything(splits, scans)
+    everything = _Everything(splits, scans, labelled)
     records = np.concatenate([one.records for one in scans])
     good = np.flatnonzero(records["good"])
     decoded = records[good]
@@ -52,7 +56,7 @@ def check(
     exact_found = everything.duplicates("exact", good, exact)
     alike = near_groups(decoded, exact) if near else None
     near_found = everything.near_duplicates(good, exact, alike.groups) if alike else None
-    classes = _classes(splits)
+    classes = _classes(splits) if labelled else ()
     return Findings(
         data=sources[0].name,
         splits={name: len(source) for name, source in splits.items()},
@@ -72,8 +76,8 @@ def check(
 class _Everything:
     """The images of all splits in one row."""
 
-    def __init__(self, splits: dict[str, Source], scans: list[Scan]) -> None:
-        self._splits, self._scans = list(splits.items()), scans
+    def __init__(self, splits: dict[str, Source], scans: list[Scan], labelled: bool) -> None:
+        self._splits, self._scans, self._labelled = list(splits.items()), scans, labelled
         self._starts = np.cumsum([0, *(len(source) for source in splits.values())])
 
     def split_of(self, numbers: np.ndarray) -> np.ndarray:
@@ -83,7 +87,7 @@ class _Everything:
         split = int(self.split_of(np.asarray(number)))
         name, source = self._splits[split]
         index = number - int(self._starts[split])
-        labels = tuple(source.classes[one] for one in source.labels.classes_of(index))
+        labels = tuple(source.classes[one] for one in source.labels.classes_of(index) if self._labelled)
         return Place(split=name, index=index, path=source.where(index), labels=labels)
 
     def bad(self) -> Iterator[BadFile]:
@@ -145,6 +149,8 @@ def _class_faults(
 
 def _notes(splits: dict[str, Source], classes: tuple[ClassCount, ...]) -> Iterator[str]:
     yield from dict.fromkeys(note for source in splits.values() for note in source.notes)
+    if not classes:
+        return
     home, source = next(iter(splits.items()))
     if not source.labels.is_multi and len(source.classes) == 1:
         yield f"there is one class, {source.classes[0]!r}: nothing to tell apart."

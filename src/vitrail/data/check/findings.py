@@ -91,6 +91,7 @@ class Findings:
     near: tuple[Duplicates, ...] | None
     """None when near copies were not looked for."""
     classes: tuple[ClassCount, ...]
+    """None where images have no labels."""
     class_faults: tuple[ClassFault, ...]
     sizes: Sizes | None
     """None when no image could be decoded."""

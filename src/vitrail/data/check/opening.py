@@ -58,7 +58,7 @@ def _open_alone(data: str | Path, split: str, *, options: OpenOptions) -> Source
         return open_data(data, split, options=options)
     except DataError:
         root = user_path(data)
-        if split == "train" or not root.is_dir() or split not in split_folders(root):
+        if not options.labelled or split == "train" or not root.is_dir() or split not in split_folders(root):
             raise
     source = open_folder(split_folders(root)[split], allow_empty=True)
     source.split = split

@@ -132,6 +132,14 @@ def has_images(folder: Path) -> bool:
         return False
 
 
+def is_flat(root: Path) -> bool:
+    """Whether images lie in the folder itself, or in its first split, beside no folder that could be a class."""
+    if not root.is_dir():
+        return False
+    home = next(iter(split_folders(root).values()), root)
+    return not _class_folders(home, []) and _has_images(home)
+
+
 def _unread(root: Path, homes: dict[str, Path]) -> list[str]:
     unread = [f"{shown(folder.name)}/" for folder in folders_in(root) if folder not in homes.values()]
     used = ", ".join(f"{shown(folder.name)}/" for folder in homes.values())

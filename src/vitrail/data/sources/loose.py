@@ -33,8 +33,11 @@ def open_unlabelled(root: Path, split: str) -> Files:
     homes = split_folders(root) or {"train": root}
     if split not in homes:
         raise missing_split(split, homes, shown(str(root)))
-    paths = [str(path.relative_to(root)) for path in images_in(homes[split])]
-    return Files(shown(str(root)), split, ("image",), Labels.of([0] * len(paths), 1), root, paths)
+    found, notes = _images_in(homes[split])
+    paths = [str(path.relative_to(root)) for path in found]
+    for note in notes:
+        notice(note)
+    return Files(shown(str(root)), split, ("image",), Labels.of([0] * len(paths), 1), root, paths, notes)
 
 
 def ensure_not_beside(names: Sequence[str | Path], target: Path) -> None:
@@ -55,11 +58,18 @@ def ensure_not_beside(names: Sequence[str | Path], target: Path) -> None:
 
 def images_in(folder: Path) -> list[Path]:
     """Every image below a folder, at least one; what is ignored there is told."""
+    found, notes = _images_in(folder)
+    for note in notes:
+        notice(note)
+    return found
+
+
+def _images_in(folder: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """Every image below a folder, and what to tell about the rest."""
     ignored: list[str] = []
     found = images_below(folder, ignored)
     if not found:
         raise DataError("there is no image in this folder", wanted="at least one", where=shown(str(folder)))
-    if ignored:
-        rest = "" if len(ignored) == 1 else f" and {len(ignored) - 1:,} more files"
-        notice(f"{shown(ignored[0])}{rest} ignored: no image by name or content.")
-    return [folder / path for path in found]
+    rest = "" if len(ignored) == 1 else f" and {len(ignored) - 1:,} more files"
+    notes = (f"{shown(ignored[0])}{rest} ignored: no image by name or content.",) if ignored else ()
+    return [folder / path for path in found], notes

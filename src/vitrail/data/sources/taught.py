@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,20 @@ def read_lesson(folder: Path, record: TaughtRecord) -> Lesson:
     return lesson
 
 
+def ensure_there(data: str) -> None:
+    """Refuse to go on without the files that a self-training was begun with; they are named by their whole path."""
+    path = user_path(data)
+    if path.is_absolute() and not path.exists():
+        raise DataError(
+            "the images of this self-training are not there any more",
+            wanted="the same files in the same place",
+            where=shown(data),
+            fix=f"Move them back, or lead there by a link: ln -s NEW_PLACE {shlex.quote(shown(data))}",
+        )
+
+
 def _opened(origin: Origin, options: OpenOptions, *, labelled: bool = True) -> Source:
+    ensure_there(origin.data)
     root = options.root or (Path(origin.root) if origin.root else None)
     how = OpenOptions(
         root=root,
