@@ -186,6 +186,14 @@ def test_a_first_step_that_takes_long_is_told_piece_by_piece(capsys, clock):
     ]
 
 
+def test_a_first_step_that_begins_again_in_smaller_pieces_is_not_over_before_it_began(clock):
+    seen = seen_of()
+    for images in (256, 128):
+        clock.now += 20
+        seen.hear({"event": "piece", "step": 1, "images": images, "of": 512})
+    assert seen.seconds_left() is None
+
+
 def test_a_view_of_the_first_step_says_how_far_it_is():
     seen = seen_of()
     assert "preparing the first step" in rendered(seen)[-1]

@@ -85,6 +85,13 @@ def test_pieces_of_something_else_or_damaged_ones_are_asked_again(how, teacher, 
     assert np.array_equal(found.shares, asked(teacher, images(), tmp_path / "again")[0].shares)
 
 
+def test_pieces_for_classes_in_another_order_are_asked_again(teacher, tmp_path) -> None:
+    first, _ = asked(teacher, images(), tmp_path)
+    turned = Teacher(teacher.subject, teacher.columns[::-1].copy())
+    found, done = asked(turned, images(), tmp_path)
+    assert done[0] == 0 and found.guesses.tolist() == (len(CLASSES) - 1 - first.guesses).tolist()
+
+
 def test_a_full_disk_keeps_what_is_done(teacher, tmp_path, monkeypatch) -> None:
     save, pieces = np.savez, 0
 

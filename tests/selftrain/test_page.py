@@ -1,7 +1,9 @@
 """The part of a page that shows a teacher beside its students."""
 
+import json
 from pathlib import Path
 
+import pytest
 from tests.report.reader import Reader
 
 from vitrail.selftrain.folder import SelftrainFolder
@@ -60,4 +62,18 @@ def test_a_student_that_has_not_come_to_its_end(tmp_path) -> None:
 
 def test_numbers_that_cannot_be_read_leave_the_rest_of_the_page(tmp_path) -> None:
     (tmp_path / "selftrain.json").write_text("{")
+    assert "This part is left out." in teaching_section(SelftrainFolder(tmp_path), 1).lead
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"teacher": {"name": "t", "test": {"accuracy": float("nan"), "images": 4}}},
+        {"teacher": {"name": "t", "test": {"accuracy": 7.0, "images": 4}}},
+        {"teacher": {"name": "t", "test": {"accuracy": 0.5, "images": 0}}},
+        {"teacher": {"name": "t"}, "format": "vitrail-selftrain-result/9"},
+    ],
+)
+def test_numbers_that_cannot_be_leave_the_rest_of_the_page(odd, tmp_path) -> None:
+    (tmp_path / "selftrain.json").write_text(json.dumps({"students": [], **odd}))
     assert "This part is left out." in teaching_section(SelftrainFolder(tmp_path), 1).lead

@@ -3,12 +3,13 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.selftrain.small import carried_out, plan, said_by, teacher_folder
 from tests.train.test_resume import Crash, crash_at
-from tests.train.tiny_run import CLASSES, assert_same_run
+from tests.train.tiny_run import CLASSES, CPU, assert_same_run
 
 from vitrail.config import preset
 from vitrail.data import OpenOptions, evaluation_batches, open_data
@@ -225,6 +226,15 @@ def test_other_weights_in_the_place_of_the_teacher_are_noticed(place, tmp_path) 
     teacher_folder(teacher, seed=9)
     with pytest.raises(UsageError, match="no longer those that this was planned with"):
         carried_out(tmp_path / "self", made)
+
+
+def test_who_finds_the_plan_of_another_process_does_not_carry_out_its_own(place, tmp_path) -> None:
+    made = plan(place / "teacher", place / "labelled", place / "loose")
+    write_plan(SelftrainFolder(tmp_path / "self"), replace(made, rounds=2))
+    options: dict[str, Any] = dict.fromkeys(("checking", "watch", "tell", "train"))
+    with pytest.raises(UsageError, match="another process has begun anew"):
+        rounds.SelfTraining(made, SelftrainFolder(tmp_path / "self"), CPU, **options).run()
+    assert not (tmp_path / "self" / "selftrain.json").exists()
 
 
 def test_a_student_may_start_from_a_model(place, tmp_path) -> None:

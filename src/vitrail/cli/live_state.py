@@ -90,7 +90,8 @@ class Seen:
 
     def _first_seconds_left(self) -> float | None:
         """Before there are updates to count, from the pieces of the first one."""
-        if self._updates or self._first_piece is None or self._share == self._first_piece[1]:
+        # A step that ran out of memory begins again, with smaller pieces.
+        if self._updates or self._first_piece is None or self._share <= self._first_piece[1]:
             return None
         began, share = self._first_piece
         return (self.steps - self.step - self._share) * (time.monotonic() - began) / (self._share - share)

@@ -10,7 +10,7 @@ import tyro
 
 from vitrail.cli.finetuning import kept_warmup, tuned_network
 from vitrail.cli.progress import progress
-from vitrail.cli.selftrain_words import say_result, say_round, say_rounds
+from vitrail.cli.selftrain_words import say_result, say_round, say_rounds, tell_fall
 from vitrail.cli.train import chosen_recipe, defaults, ensure_buildable, fitted
 from vitrail.cli.training import (
     Destination,
@@ -218,6 +218,7 @@ def _carry_out(
     """Every round that is not done yet, with a view of it, and a table of all."""
     from vitrail.report import write_report
     from vitrail.selftrain.page import teaching_section
+    from vitrail.selftrain.result import read_result
     from vitrail.selftrain.rounds import SelfTraining
 
     outcomes: dict[Path, Outcome] = {}
@@ -229,6 +230,7 @@ def _carry_out(
     def ended(number: int) -> None:
         """The page waits for the end of a round, when the labels that were taught have been compared with the truth."""
         run = folder.round(number)
+        tell_fall(read_result(folder.result), number, folder)
         first, outcome = teaching_section(folder, number, shown=number), outcomes.pop(run.path, None)
         if outcome is None:
             write_report(run, first=first)

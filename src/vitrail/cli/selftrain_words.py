@@ -50,7 +50,17 @@ def say_round(plan: "Plan", number: int, taught: "Taught") -> None:
     out.print(
         f"[bold]Round {number} of {plan.rounds}[/]: {taught.images:,} of {taught.offered:,} images are taught{again}"
     )
-    if taught.unseen:
+    if taught.sure is not None and taught.images < taught.offered:
+        unsure, spare = taught.offered - taught.sure, taught.sure - taught.images
+        reasons = [f"{unsure:,} that the teacher is less sure of than {plan.choice.threshold:g}"] if unsure else []
+        reasons += [f"{spare:,} that would make classes uneven (--no-balance takes them)"] if spare else []
+        out.print(f"left out: {', '.join(reasons)}")
+    if taught.only:
+        notice(
+            f"The teacher calls all of them {printable(taught.only)}: its student will hardly know another class. "
+            "A teacher that has learnt for longer, or from more labels, does better."
+        )
+    elif taught.unseen:
         names = ", ".join(map(printable, taught.unseen[:_FEW])) + (", ..." if len(taught.unseen) > _FEW else "")
         out.print(f"the teacher found no image of {escape(names)}: only labelled ones show it")
 
@@ -74,28 +84,37 @@ def say_result(plan: "Plan", result: "Result", folder: "SelftrainFolder") -> Non
         out.print(f"Accuracy is counted on {' and '.join(counts)}.")
     if "labels right" in columns:
         out.print("Labels right: checked afterwards against the true labels, which were used for nothing.")
-    if told := _warning(result):
-        notice(told)
+    last = len(result.students)
+    if last > 1 and (fall := _fall(result.teacher, result.students[-1])):
+        notice(f"The last student is worse than the first teacher, {printable(result.teacher.name)}: {fall}.")
     paths = (folder.model, folder.round(plan.rounds).report, folder.result)
     for path, what in zip(paths, ("the last student", "its page: open it", "these numbers"), strict=True):
         out.print(f"{escape(printable(str(path)))}  {what}", soft_wrap=True)
     say_next(RunFolder(folder.path))
 
 
-def _warning(result: "Result") -> str:
-    """That the last student knows less than the first teacher, where the same images say so."""
-    pairs = zip(_measured(result.teacher), _measured(result.students[-1]), strict=True)
-    scores = [(what, before, after) for (what, before), (_, after) in pairs if before and after]
+def tell_fall(result: "Result", number: int, folder: "SelftrainFolder") -> None:
+    """Say so where the student of a round knows less than its own teacher, before it teaches the next one."""
+    models = (result.teacher, *result.students)
+    if fall := _fall(models[number - 1], models[number]):
+        kept = folder.round(number - 1).path if number > 1 else result.teacher.name
+        notice(
+            f"The student of round {number} is worse than its teacher: {fall}. Noise wants time: give students more "
+            f"--epochs, or keep {printable(str(kept))}."
+        )
+
+
+def _fall(before: "Model", after: "Model") -> str:
+    """How much less one model knows than another, on the images that say it most fairly; nothing where it does not."""
+    pairs = zip(_measured(before), _measured(after), strict=True)
+    scores = [(what, one, other) for (what, one), (_, other) in pairs if one and other]
     if not scores:
         return ""
     # A teacher may have learnt from what is held out here; the test images are the fairer ones.
-    what, before, after = scores[-1]
-    if after.accuracy >= before.accuracy:
+    what, one, other = scores[-1]
+    if other.accuracy >= one.accuracy:
         return ""
-    return (
-        f"The last student is worse than the teacher on the {what} images: noise wants time. Give it more --epochs, or "
-        f"keep {printable(result.teacher.name)}."
-    )
+    return f"{_percent(other)} of the {what} images against {_percent(one)}"
 
 
 def _measured(model: "Model") -> list[tuple[str, "Score | None"]]:

@@ -100,9 +100,10 @@ def _piece(
 
 
 def _key(teacher: Teacher, source: Source, is_soft: bool) -> str:
-    """Answers belong to a network, its preparation of images, and these images."""
-    parts = (teacher.subject.fingerprint, str(teacher.subject.preparation), source.digest(), str(is_soft))
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+    """Answers belong to a network, its preparation of images, the order of the classes, and these images."""
+    subject = teacher.subject
+    parts = (subject.fingerprint, subject.preparation, teacher.columns.tolist(), source.digest(), is_soft)
+    return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
 
 
 def _write(folder: Path, start: int, key: str, piece: Answers) -> None:

@@ -26,6 +26,13 @@ class Score:
     accuracy: float
     images: int
 
+    def __post_init__(self) -> None:
+        if not (0 <= self.accuracy <= 1 and self.images > 0):
+            raise DataError(
+                f"the accuracy is {self.accuracy} of {self.images} images",
+                wanted="a share from 0 to 1 of one image or more",
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Taught:
@@ -37,8 +44,12 @@ class Taught:
     """Those that were learnt from, each counted once."""
     copies: int
     """The same with every repetition."""
+    sure: int | None = None
+    """Images of which the teacher was sure enough; not known of what an older version taught."""
     unseen: tuple[str, ...] = ()
     """Classes of which no image was taught."""
+    only: str | None = None
+    """The one class that all of them are said to have, where there is no other."""
     right: Score | None = None
     """How many of the labels are the true ones, where those are known: looked at afterwards, and used for nothing."""
 
@@ -120,4 +131,7 @@ def read_result(path: Path) -> Result:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot be read ({error})", where=str(path)) from None
-    return from_json(Result, values, where=str(path))
+    result = from_json(Result, values, where=str(path))
+    if result.format != FORMAT:
+        raise DataError(f"the format is {result.format!r}", wanted=repr(FORMAT), where=str(path))
+    return result

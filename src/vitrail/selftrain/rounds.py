@@ -29,7 +29,7 @@ from vitrail.runtime.processes import ALONE
 from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.selftrain.answers import Answers, ask, forget
 from vitrail.selftrain.choosing import choose_images
-from vitrail.selftrain.folder import SelftrainFolder, keep_last
+from vitrail.selftrain.folder import SelftrainFolder, keep_last, read_plan
 from vitrail.selftrain.plan import Plan, student
 from vitrail.selftrain.result import Model, Result, Score, Taught, read_result, score_of, with_truth, write_result
 from vitrail.selftrain.sets import Sets, at_other_root, open_sets
@@ -86,6 +86,7 @@ class SelfTraining:
             held(folder, ALONE),
             stoppable(self._stopping, folder.resume_command, between="pieces of work"),
         ):
+            self._ensure_planned()
             result = self._begun()
             for number in range(1, self.plan.rounds + 1):
                 is_done = number <= len(result.students)
@@ -97,6 +98,15 @@ class SelfTraining:
                 if not (is_done and folder.round(number).report.is_file()):
                     self._ended(number)
             return result
+
+    def _ensure_planned(self) -> None:
+        """Of two processes that began under one name at one time, the plan of the later one stands there."""
+        if to_json(read_plan(self.folder)) != to_json(self.plan):
+            raise UsageError(
+                "another process has begun anew in this folder",
+                where=str(self.folder.path),
+                fix=f"Go on with what it planned ({self.folder.resume_command}), or choose another --name.",
+            )
 
     def _begun(self) -> Result:
         """What is known so far: at first, how good the teacher is."""
@@ -278,6 +288,7 @@ class SelfTraining:
             "labelled_images": len(sets.labelled.train),
             "unlabelled": f"{sets.origins[1].data}, {sets.origins[1].split}",
             "unlabelled_images": len(answers),
+            "sure_images": int((answers.confidence >= self.plan.choice.threshold).sum()),
             "images": len(np.unique(chosen)),
             "copies": len(chosen),
             "unseen": [name for name, found in zip(sets.labelled.train.classes, counts, strict=True) if not found],
@@ -292,12 +303,14 @@ class SelfTraining:
 
 
 def _about(record: TaughtRecord, lesson: Lesson) -> Taught:
-    lineage = record.lineage
+    lineage, found = record.lineage, np.unique(lesson.classes)
     return Taught(
         offered=int(lineage.get("unlabelled_images", 0)),
         images=len(np.unique(lesson.taught)),
         copies=len(lesson.taught),
+        sure=lineage.get("sure_images"),
         unseen=tuple(map(str, lineage.get("unseen", ()))),
+        only=record.classes[found[0]] if len(found) == 1 and len(record.classes) > 1 else None,
     )
 
 

@@ -11,7 +11,8 @@ _KIND = "taught:"
 def beside(config: RunConfig, run: Path) -> RunConfig:
     """The config with what was taught where it is now: in the folder that the run is in, where there is such a lesson.
 
-    Paths are stored in full, and a folder that was moved or copied has old ones in it.
+    Paths are stored in full, and a folder that was moved or copied has old ones in it. Only `round-1` is the student of
+    the `taught-1` beside it: another run may have been taught elsewhere, by a lesson of the same name.
     """
     if not config.data.data.startswith(_KIND):
         return config
@@ -19,7 +20,9 @@ def beside(config: RunConfig, run: Path) -> RunConfig:
     from vitrail.data.sources.taught import RECORD
 
     stored = Path(config.data.data.removeprefix(_KIND))
-    here = run.absolute().parent / stored.name
-    if not (here / RECORD).is_file() or here.resolve() == stored.resolve():
+    run = run.absolute()
+    here = run.parent / stored.name
+    is_student = run.name.removeprefix("round-") == stored.name.removeprefix("taught-")
+    if not is_student or not (here / RECORD).is_file() or here.resolve() == stored.resolve():
         return config
     return replace(config, data=replace(config.data, data=f"{_KIND}{here}"))
