@@ -259,6 +259,9 @@ def test_a_folder_without_classes_is_checked_as_a_run_without_labels_takes_it(ca
     assert f"vitrail train mae-folder --data {flat}" in err
     assert "Class balance" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert state_of(flat) == before
+    # Nothing has to be tested: all is there to learn from but the bad file.
+    rows = (tmp_path / "split.csv").read_text(encoding="utf-8").splitlines()[1:]
+    assert len(rows) == 6 and all(row.endswith(",train") for row in rows)
     # What was written is data for the same run.
     assert called(capsys, 0, tmp_path / "split.csv", "--no-labelled")[0].splitlines()[1].endswith("; no classes")
 

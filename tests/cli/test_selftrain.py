@@ -66,6 +66,8 @@ def test_two_rounds_from_one_command(trained, here, capsys) -> None:
         "dropout 0.1",
     ):
         assert part in said, part
+    assert main(["train", "--resume", "runs/self"]) == 3
+    assert "`vitrail selftrain --resume runs/self` goes on" in capsys.readouterr().err
     found = json.loads((here / "runs/self/selftrain.json").read_text())
     assert [one["taught"]["offered"] for one in found["students"]] == [144, 144]
     assert all(one["test"]["images"] == 359 and one["held_out"]["images"] == 14 for one in found["students"])

@@ -82,7 +82,7 @@ def run(
     if page:
         _write_page(page, findings, splits, policy)
     if write_split:
-        _write_split(write_split, findings, splits)
+        _write_split(write_split, findings, splits, labelled)
     if findings.has_problems:
         raise DataError(
             problem_counts(findings), where=findings.data, fix=_next_step(data, findings, page, write_split)
@@ -122,9 +122,10 @@ def _write_page(path: Path, findings: Findings, splits: dict[str, Source], polic
     notice(f"The page is {path}.")
 
 
-def _write_split(path: Path, findings: Findings, splits: dict[str, Source]) -> None:
+def _write_split(path: Path, findings: Findings, splits: dict[str, Source], labelled: bool) -> None:
     left_out = nameless(splits)
-    suggestion = suggest_split(splits, findings, without=left_out)
+    # Without labels there is nothing to test, and every image is there to learn from.
+    suggestion = suggest_split(splits, findings, without=left_out, shares=None if labelled else {"train": 1.0})
     write_split(path, splits, suggestion)
     counts = ", ".join(f"{split} {count:,}" for split, count in suggestion.counts().items())
     notice(

@@ -115,7 +115,9 @@ def _export(options: Options, kind: str, target: Path, given: Source | None) -> 
         ensure_named(names, model.config.num_classes, options.classes, options.model)
         model.labels = names
     source = given if given is not None else data_of_run(user_path(options.model))
-    samples = gather_samples(model, source, labelled=_is_labelled(options), count=options.count)
+    samples = gather_samples(
+        model, source, labelled=_is_labelled(options), skip_bad=not options.images, count=options.count
+    )
     print(f"writing {printable(str(target))} ...", file=sys.stderr)
     with ExitStack() as stack:
         bar: list[Callable[[int], None]] = []

@@ -38,12 +38,19 @@ class Samples:
     """Class numbers, or shares of classes, of the first of them."""
 
 
-def gather_samples(model: Classifier, source: Source | None, *, labelled: bool, count: int = FEWEST) -> Samples:
-    """So many images, evenly from all of a source; photographs of scikit-learn fill up what is missing."""
+def gather_samples(
+    model: Classifier, source: Source | None, *, labelled: bool, skip_bad: bool = False, count: int = FEWEST
+) -> Samples:
+    """So many images, evenly from all of a source; photographs of scikit-learn fill up what is missing.
+
+    Of a data set any images will do, so that bad ones can be told and left out (`skip_bad`).
+    """
     parts: list[Source] = []
     targets = None
     if source is not None:
         chosen = Part(source, evenly(len(source), count), f"{source.split} images".replace("images images", "images"))
+        if skip_bad:
+            chosen = preflight(chosen, policy=DecodePolicy(), skip_bad=True)
         parts.append(chosen)
         targets = _targets(model, chosen) if labelled else None
     missing = count - sum(map(len, parts))

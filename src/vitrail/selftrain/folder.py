@@ -63,8 +63,8 @@ def write_plan(folder: SelftrainFolder, plan: Plan) -> None:
 
 def read_plan(folder: SelftrainFolder) -> Plan:
     """Read the plan back."""
-    other = ("vitrail-run/", f"`vitrail train --resume {folder.path}` goes on with a single run.")
-    return read_record(folder, SelftrainRecord, FORMAT, "a self-training", other).plan
+    others = {"vitrail-run/": f"`vitrail train --resume {folder.path}` goes on with a single run."}
+    return read_record(folder, SelftrainRecord, FORMAT, "a self-training", others).plan
 
 
 def can_replace(folder: SelftrainFolder, plan: Plan) -> bool:

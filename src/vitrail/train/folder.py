@@ -114,13 +114,16 @@ def write_record(folder: RunFolder, record: RunRecord) -> None:
 
 def read_run(folder: RunFolder) -> RunRecord:
     """Read `config.json`; what moved with the folder is where it is now."""
-    other = ("vitrail-finetune/", f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning.")
-    record = read_record(folder, RunRecord, FORMAT, "a run", other)
+    others = {
+        "vitrail-finetune/": f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning.",
+        "vitrail-selftrain/": f"`vitrail selftrain --resume {folder.path}` goes on with a self-training.",
+    }
+    record = read_record(folder, RunRecord, FORMAT, "a run", others)
     return replace(record, config=beside(record.config, folder.path))
 
 
-def read_record(folder: NamedFolder, record: type[Record], format: str, what: str, other: tuple[str, str]) -> Record:
-    """Read `config.json` of `what` it has to be; `other` is what people take for it, and what to do with that."""
+def read_record(folder: NamedFolder, record: type[Record], format: str, what: str, others: dict[str, str]) -> Record:
+    """Read `config.json` of `what` it has to be; `others` are formats that people take for it, and what to do then."""
     where, yours = str(folder.config), "`ls runs` shows yours."
     if not folder.path.exists():
         raise UsageError("there is no such folder", where=str(folder.path), fix=yours)
@@ -132,11 +135,8 @@ def read_record(folder: NamedFolder, record: type[Record], format: str, what: st
         raise DataError(f"cannot be read ({error})", where=where) from None
     found = values.get("format") if isinstance(values, dict) else None
     if found != format:
-        prefix, fix = other
-        is_other = isinstance(found, str) and found.startswith(prefix)
-        raise DataError(
-            f"is not the record of {what}", wanted=f"format {format!r}", where=where, fix=fix if is_other else ""
-        )
+        fix = next((fix for prefix, fix in others.items() if str(found).startswith(prefix)), "")
+        raise DataError(f"is not the record of {what}", wanted=f"format {format!r}", where=where, fix=fix)
     return from_json(record, values, where=where)
 
 

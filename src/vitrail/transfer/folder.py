@@ -72,8 +72,8 @@ def read_plan(folder: FinetuneFolder) -> Plan:
 
 
 def _read_record(folder: FinetuneFolder) -> FinetuneRecord:
-    other = ("vitrail-run/", f"`vitrail train --resume {folder.path}` goes on with a single run.")
-    return read_record(folder, FinetuneRecord, FORMAT, "a fine-tuning", other)
+    others = {"vitrail-run/": f"`vitrail train --resume {folder.path}` goes on with a single run."}
+    return read_record(folder, FinetuneRecord, FORMAT, "a fine-tuning", others)
 
 
 def keep_first(folder: FinetuneFolder, first: RunFolder) -> None:

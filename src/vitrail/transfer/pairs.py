@@ -95,8 +95,8 @@ def write_pairs(folder: TransferFolder, pairs: Sequence[Pair], real_labels: str 
 
 def read_pairs(folder: TransferFolder) -> TransferRecord:
     """Read `config.json`."""
-    other = ("vitrail-finetune/", f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning.")
-    return read_record(folder, TransferRecord, FORMAT, "a transfer", other)
+    others = {"vitrail-finetune/": f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning."}
+    return read_record(folder, TransferRecord, FORMAT, "a transfer", others)
 
 
 def joined_pairs(before: Sequence[Pair], now: Sequence[Pair]) -> tuple[Pair, ...]:

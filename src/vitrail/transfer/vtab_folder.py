@@ -105,8 +105,8 @@ def new_record(
 
 def read_vtab(folder: VtabFolder) -> VtabRecord:
     """Read `config.json`."""
-    other = ("vitrail-finetune/", f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning.")
-    return read_record(folder, VtabRecord, FORMAT, "a VTAB", other)
+    others = {"vitrail-finetune/": f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning."}
+    return read_record(folder, VtabRecord, FORMAT, "a VTAB", others)
 
 
 @dataclass(frozen=True, kw_only=True)
