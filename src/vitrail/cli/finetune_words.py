@@ -1,14 +1,14 @@
 """What `vitrail finetune` says: the plan before, each run as it begins, the result and next steps after."""
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from vitrail.cli.terminal import console, short_count, table
-from vitrail.cli.training import tell_many_patches
+from vitrail.cli.training import say_next, tell_many_patches
 from vitrail.config import times
+from vitrail.train.folder import RunFolder
 
 if TYPE_CHECKING:
     from vitrail.train.session import Session
@@ -92,13 +92,12 @@ def say_result(plan: "Plan", result: "Result") -> None:
 
 def say_files(result: "Result", folder: "FinetuneFolder") -> None:
     """What was written, and what to type next."""
-    model = shlex.quote(str(folder.path))
     console().print(
         f"{escape(str(folder.model))}  the model of seed {result.seeds[0].seed}\n"
         f"{escape(str(folder.report))}  the page of all runs: open it\n"
-        f"{escape(str(folder.result))}  every number\n"
-        f"Next: [bold]vitrail info {escape(model)}[/]"
+        f"{escape(str(folder.result))}  every number"
     )
+    say_next(RunFolder(folder.path))
 
 
 def _verdict(plan: "Plan", result: "Result") -> str:
