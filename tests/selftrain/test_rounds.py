@@ -63,6 +63,8 @@ def test_the_student_of_a_round_teaches_the_next(unbroken, place) -> None:
         "soft", 0.0, result.students[0].taught.images, 36,
     )  # fmt: skip
     assert second["teacher_fingerprint"] != first["teacher_fingerprint"]
+    assert second["teacher_fingerprint"] == result.students[0].fingerprint
+    assert len({result.teacher.fingerprint, *(one.fingerprint for one in result.students)}) == 3
     card = (unbroken / "model" / "README.md").read_text()
     assert "## Lineage" in card and card.count("Taught by") == 2
     assert kept.labels == CLASSES

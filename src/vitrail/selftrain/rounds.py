@@ -24,6 +24,7 @@ from vitrail.data.sources.taught import (
 )
 from vitrail.errors import DataError, UsageError
 from vitrail.evaluate import classify, measure
+from vitrail.evaluate.subject import open_subject
 from vitrail.runtime.out_of_memory import release_memory
 from vitrail.runtime.processes import ALONE
 from vitrail.runtime.threads import is_tiny, one_thread
@@ -142,6 +143,7 @@ class SelfTraining:
         metrics = sidecar(run.model).get("metrics", {})
         return Model(
             name=run.path.name,
+            fingerprint=open_subject(str(run.path), device=self.device).fingerprint,
             held_out=score_of(metrics.get("held_out")),
             test=score_of(metrics.get("test")),
             taught=with_truth(about, record, lesson),
