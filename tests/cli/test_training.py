@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.data.conftest import state_of
+from tests.tiny_fixtures import _one_thread as _one_thread
 from tests.train.test_resume import Crash, crash_at
 from tests.train.tiny_run import CPU, assert_same_run, config, make_images, quietly, started, trained
 
@@ -24,15 +25,6 @@ from vitrail.train import checkpoint as checkpoints
 from vitrail.train import estimate
 from vitrail.train.folder import RunFolder
 from vitrail.train.sources import RunData, open_run_data
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Also for the runs that several tests share: another number of threads gives other bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

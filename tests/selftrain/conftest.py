@@ -5,25 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from tests.data.conftest import state_of
 from tests.selftrain.small import teacher_folder
+from tests.tiny_fixtures import _one_thread as _one_thread
+from tests.tiny_fixtures import _own_cache as _own_cache
 from tests.train.tiny_run import make_images
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VITRAIL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from tests.data.conftest import state_of
+from tests.tiny_fixtures import _one_thread as _one_thread
+from tests.tiny_fixtures import _own_cache as _own_cache
 from tests.train.tiny_run import make_images, start_own_forkserver
 
 
@@ -21,23 +22,6 @@ def images(shared_images: Path) -> Iterator[Path]:
     before = state_of(shared_images)
     yield shared_images
     assert state_of(shared_images) == before
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Networks this small are slower with two."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One for all, inherited by the processes that are started."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VITRAIL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,11 +2,13 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from tests.tiny_fixtures import _one_thread as _one_thread
+from tests.tiny_fixtures import _own_cache as _own_cache
 from tests.train.tiny_run import CPU, make_images, quietly
 
 import vitrail
@@ -32,22 +34,6 @@ from vitrail.transfer.source import read_start
 
 CLASSES = ("ant", "bee", "cow", "dog")
 SMALL = VitConfig(width=32, depth=2, num_heads=2, mlp_width=64, patch_size=(4, 4), image_size=(8, 8), num_classes=7)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VITRAIL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Networks this small are slower with two."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def save_network(path: Path, config: ModelConfig = SMALL, labels: tuple[str, ...] | None = None, seed: int = 3) -> Path:

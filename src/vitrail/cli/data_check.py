@@ -75,10 +75,7 @@ def run(
             labelled=labelled,
             advance=advance,
         )
-    if json:
-        print_json(to_json(findings))
-    else:
-        print_summary(findings, console())
+    _tell(findings, as_json=json)
     if page:
         _write_page(page, findings, splits, policy)
     if write_split:
@@ -87,6 +84,13 @@ def run(
         raise DataError(
             problem_counts(findings), where=findings.data, fix=_next_step(data, findings, page, write_split)
         )
+
+
+def _tell(findings: Findings, *, as_json: bool) -> None:
+    if as_json:
+        print_json(to_json(findings))
+    else:
+        print_summary(findings, console())
 
 
 def _tell_flat(data: str) -> bool:

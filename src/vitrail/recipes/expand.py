@@ -1,7 +1,7 @@
 """From a row of a table to the configs a run is made of."""
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from vitrail.config import BitConfig, ModelConfig, OptimConfig, ScheduleConfig, TrainConfig, VitConfig, preset
 from vitrail.config.training import Decay
@@ -25,7 +25,7 @@ _ROWS: tuple[Row, ...] = (
 RECIPES: dict[str, Row] = {row.name: row for row in _ROWS}
 
 # Reading what happened waits for the GPU, which does hundreds of such steps in a second.
-_GPU_LOG_EVERY = 100
+_ON_A_GPU: dict[str, Any] = {"precision": "bfloat16", "compile": True, "log_every": 100}
 
 
 def recipe(name: str) -> Recipe:
@@ -146,9 +146,7 @@ def _small(row: SmallRow) -> Recipe:
             loss="softmax",
             label_smoothing=row.label_smoothing,
             average=row.average,
-            precision="bfloat16" if row.for_gpu else "float32",
-            compile=row.for_gpu,
-            log_every=_GPU_LOG_EVERY if row.for_gpu else TrainConfig.log_every,
+            **(_ON_A_GPU if row.for_gpu else {}),
             # Where nobody said how much to hold out, there may be a val split that was made to choose on.
             keep="best" if row.held_out is None else "last",
         ),
@@ -182,9 +180,7 @@ def _masked(row: MaskedRow) -> Recipe:
             steps=row.steps,
             # There is no class to be right about: the network measures itself.
             loss="softmax",
-            precision="bfloat16" if row.for_gpu else "float32",
-            compile=row.for_gpu,
-            log_every=_GPU_LOG_EVERY if row.for_gpu else TrainConfig.log_every,
+            **(_ON_A_GPU if row.for_gpu else {}),
             keep="last",
         ),
         augment=row.augment,

@@ -1,11 +1,11 @@
 """Networks that learn without labels: what they answer, what they keep, and that they can learn."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
+from tests.tiny_fixtures import _one_thread as _one_thread
 
 from vitrail.config import MaskingConfig, VitConfig, preset
 from vitrail.errors import UsageError
@@ -33,15 +33,6 @@ ALL = {
     "pixels": MaskingConfig(target="pixels"),
     "autoencoder": AUTOENCODER,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Networks this small are ten times slower where threads wait for each other on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def made(masking: MaskingConfig, config: VitConfig = NETWORK):
