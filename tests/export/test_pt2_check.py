@@ -1,8 +1,10 @@
-"""Nothing in a `.pt2` file runs: torch is given a copy that holds only what is known to be harmless."""
+"""Nothing in a `.pt2` file runs: of its graph only known operations on tensors and numbers are taken."""
 
+import copy
 import io
 import json
 import pickle
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.export.networks import NETWORKS
 
 from vitrail.errors import DataError
 from vitrail.export import open_exported
+from vitrail.export.pt2_check import read_graph, read_parts
+from vitrail.export.write import write_unverified
 
 MODEL, WEIGHTS = "models/model.json", "data/weights/model_weights_config.json"
 CONSTANTS, SAMPLES = "data/constants/model_constants_config.json", "data/sample_inputs/model.pt"
@@ -65,6 +70,36 @@ def test_ours_holds_nothing_that_is_pickled(exports) -> None:
     assert not any(one["use_pickle"] for one in part(exports, WEIGHTS)["config"].values())
 
 
+def assert_as_torch_loads_it(path: Path) -> None:
+    """To the last bit, in two batch sizes and, where the file takes it, another image size."""
+    exported = open_exported(path)
+    config = exported.described.config
+    height, width = config.image_size
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loaded = torch.export.load(path).module()
+    for size in [(height, width), *([(2 * height, width)] if exported.any_size else [])]:
+        images = torch.randn(3, config.channels, *size, generator=torch.Generator().manual_seed(0))
+        for count in (2, 3):
+            with torch.inference_mode():
+                expected = loaded(images[:count])
+            for ours, theirs in zip(exported.run(images[:count].numpy()), expected, strict=True):
+                np.testing.assert_array_equal(ours, theirs.numpy())
+
+
+def test_steps_give_what_the_program_of_torch_gives(exports) -> None:
+    assert_as_torch_loads_it(exports / "model.pt2")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
+@pytest.mark.parametrize("any_size", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_steps_of_every_network(tmp_path, name, any_size) -> None:
+    write_unverified(NETWORKS[name](), tmp_path / "model.pt2", "torch", any_size=any_size)
+    assert_as_torch_loads_it(tmp_path / "model.pt2")
+
+
 @pytest.mark.parametrize("config", [WEIGHTS, CONSTANTS])
 @pytest.mark.parametrize("prefix", ["weight_0", "tensor_0", "custom_obj_0", "opaque_obj_0"])
 def test_a_pickled_payload(exports, crafted, tmp_path, config, prefix) -> None:
@@ -111,42 +146,172 @@ def test_other_operations(exports, crafted, tmp_path, target) -> None:
     refused(crafted({MODEL: json.dumps(values).encode()}), "the operation", tmp_path / "boom")
 
 
+def code(place: Path) -> str:
+    """Python that leaves a trace where it is executed; without a dot, at which torch would cut it."""
+    return f'open("{place}", "w")'
+
+
+def renamed(exports: Path, old: str, new: str) -> dict[str, bytes]:
+    """A name changed wherever it stands, so that everything still refers to what it did."""
+    return {
+        name: json.dumps(part(exports, name)).replace(json.dumps(old), json.dumps(new)).encode()
+        for name in (MODEL, WEIGHTS, CONSTANTS)
+    }
+
+
 @pytest.mark.parametrize(
-    "expression",
+    ("old", "new"),
     [
-        "__import__('pathlib').Path('{place}').touch()",
-        "Symbol('s0', positive=True, integer=True).__class__",
-        "Pow(Pow(Integer(9), Integer(9)), Integer(9))",
-        "Pow(Integer(9), Integer(999999999))",
-        "lambda: 1",
-        5,
+        ("images", "images=({code})"),
+        ("model.head.bias", 'x", {code})  #'),
+        ("linear", "linear = {code}; y"),
+        ("p_model_head_bias", "x: ({code}) = None"),
+        ("images", "images "),
+        ("images", "ｉmages"),
+        ("images", "images\n"),
     ],
 )
-def test_expressions_are_only_arithmetic(exports, crafted, tmp_path, expression) -> None:
+def test_names_are_names(exports, crafted, tmp_path, old, new) -> None:
+    """Torch pastes them into the program that it writes: as a default of an argument, between quotes of a getattr."""
     place = tmp_path / "boom"
-    values = part(exports, MODEL)
-    told = expression.format(place=place) if isinstance(expression, str) else expression
-    values["graph_module"]["graph"]["nodes"][0]["metadata"]["x"] = {"as_expr": {"expr_str": told, "hint": None}}
-    refused(crafted({MODEL: json.dumps(values).encode()}), "the expression", place)
+    refused(crafted(renamed(exports, old, new.format(code=code(place)))), "the name|the tensor", place)
 
 
-def test_guards_are_not_executed(exports, crafted, tmp_path) -> None:
+@pytest.mark.parametrize(
+    "name", ["torch", "device", "inf", "self", "None", "class", "eval", "__import__", "_guards_fn"]
+)
+def test_names_that_mean_something_to_python_mean_nothing_here(exports, crafted, tmp_path, toy, name) -> None:
+    images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected = toy(images).numpy()
+    found, _ = open_exported(crafted(renamed(exports, "images", name))).run(images.numpy())
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_names_of_arguments_are_those_of_the_operation(exports, crafted, tmp_path, kind) -> None:
     place = tmp_path / "boom"
+    for name in (f"bias={code(place)}, x", "other", "__class__", "weight", ""):
+        values = part(exports, MODEL)
+        values["graph_module"]["graph"]["nodes"][-1]["inputs"][-1].update(name=name, kind=kind)
+        refused(crafted({MODEL: json.dumps(values).encode()}), "the name|does not take", place)
+
+
+def fields(value: object, path: tuple = (), kind: tuple = ()) -> dict[tuple, tuple]:
+    """A place for each kind of field: the keys that lead there, by those of them that the network does not choose."""
+    found = {kind: path} if path else {}
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        chosen = isinstance(key, int) or (kind and kind[-1] in ("config", "tensor_values", "sym_int_values"))
+        found |= fields(one, (*path, key), (*kind, "any" if chosen else key))
+    return found
+
+
+@pytest.mark.parametrize("name", [MODEL, WEIGHTS])
+def test_every_field(exports, name) -> None:
+    """Whatever a field says is refused or means nothing; `benchmarks/fuzz_pt2.py` hunts for longer."""
+    parts = read_parts(exports / "model.pt2")
+    expected, honest = read_graph(parts, "here"), part(exports, name)
+    places = fields(honest)
+    assert len(places) > (80 if name == MODEL else 10)
+    refusals = 0
+    for *above, last in places.values():
+        for hostile in ('x", open("boom", "w"))  #', 2**70, [{}]):
+            holder = values = copy.deepcopy(honest)
+            for key in above:
+                holder = holder[key]
+            holder[last] = hostile
+            try:
+                assert read_graph({**parts, name: json.dumps(values).encode()}, "here") == expected, (above, last)
+            except DataError:
+                refusals += 1
+    assert refusals > len(places)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["__import__('pathlib').Path('{place}').touch()", "Pow(Pow(Integer(9), Integer(9)), Integer(999999999))"],
+)
+def test_expressions_guards_trees_and_metadata_are_not_read(exports, crafted, tmp_path, expression) -> None:
+    place = tmp_path / "boom"
+    told = expression.format(place=place)
     values = part(exports, MODEL)
-    values["guards_code"] = [f"__import__('pathlib').Path({str(place)!r}).touch() or True"]
+    graph = values["graph_module"]["graph"]
+    values["guards_code"] = [told]
+    values["range_constraints"] = {told: {"min_val": 0, "max_val": 1}}
+    values["graph_module"]["treespec_namedtuple_fields"] = {"a": {"field_names": [told]}}
+    for name in ("in_spec", "out_spec"):
+        values["graph_module"]["module_call_graph"][0]["signature"][name] = told
+    graph["nodes"][0]["metadata"] = {"stack_trace": told, "nn_module_stack": told, "source_fn_stack": told}
+    graph["tensor_values"]["images"]["sizes"][0] = {"as_expr": {"expr_str": told, "hint": None}}
+    graph["sym_int_values"] = {name: {"as_expr": {"expr_str": told}} for name in graph["sym_int_values"]}
     open_exported(crafted({MODEL: json.dumps(values).encode()})).run(np.zeros((1, 3, 32, 32), np.float32))
     assert not place.exists()
 
 
-def test_other_arguments_symbols_and_types(exports, crafted, tmp_path) -> None:
-    for change, match in (
-        (lambda values: values["graph_module"]["graph"]["inputs"].append({"as_custom_obj": {}}), "an argument"),
-        (lambda values: values["range_constraints"].update({"exit()": {}}), "the symbol"),
-        (lambda values: values["graph_module"].update(treespec_namedtuple_fields={"a": 1}), "types of its own"),
+def test_other_arguments(exports, crafted, tmp_path) -> None:
+    for argument in (
+        {"as_custom_obj": {"name": "x", "class_fqn": "y"}},
+        {"as_operator": "torch.ops.aten.linear.default"},
+        {"as_graph": {"name": "x", "graph": {}}},
+        {"as_device": {"type": "cuda", "index": 0}},
+        {"as_string": "x" * 100},
+        {"as_int": 1, "as_none": True},
+        {"as_int": 2**63},
+        {"as_tensor": {"name": "nowhere"}},
     ):
         values = part(exports, MODEL)
-        change(values)
-        refused(crafted({MODEL: json.dumps(values).encode()}), match, tmp_path / "boom")
+        values["graph_module"]["graph"]["nodes"][-1]["inputs"][0]["arg"] = argument
+        refused(crafted({MODEL: json.dumps(values).encode()}), "its graph has", tmp_path / "boom")
+
+
+def test_json_that_readers_take_differently(exports, crafted, tmp_path) -> None:
+    text = json.dumps(part(exports, MODEL))
+    for changed, match in (
+        (text[:-1] + ', "guards_code": ["exit()"]}', "a key stands twice"),
+        (text.replace('"as_int": 0', '"as_int": NaN', 1), "NaN is no number"),
+        ("[" * 100_000, "not valid JSON"),
+        (text.replace('"major": 8', '"major": 9'), "written in version 9"),
+    ):
+        refused(crafted({MODEL: changed.encode()}), match, tmp_path / "boom")
+
+
+def test_tensors_that_are_larger_than_what_is_stored(exports, crafted, tmp_path) -> None:
+    """By its strides, a tensor could be a thousand times as large as the file, or begin outside it."""
+    for change in (
+        {"sizes": [{"as_int": 2**40}], "strides": [{"as_int": 0}]},
+        {"storage_offset": {"as_int": 2**20}},
+        {"strides": [{"as_int": 2**50}] * 4},
+        {"sizes": [{"as_int": -1}] * 4},
+        {"dtype": 8},
+    ):
+        values = part(exports, WEIGHTS)
+        next(iter(values["config"].values()))["tensor_meta"].update(change)
+        refused(
+            crafted({WEIGHTS: json.dumps(values).encode()}), "torch cannot load it|its graph has", tmp_path / "boom"
+        )
+
+
+def test_sizes_that_grow_without_end(exports, crafted) -> None:
+    """A product of products would fill the memory with one number."""
+    values = part(exports, MODEL)
+    nodes = values["graph_module"]["graph"]["nodes"]
+    size = {"target": "torch.ops.aten.sym_size.int", "inputs": [], "outputs": [{"as_sym_int": {"as_name": "n0"}}]}
+    size["inputs"] = [
+        {"name": "self", "arg": {"as_tensor": {"name": "images"}}, "kind": 1},
+        {"name": "dim", "arg": {"as_int": 3}, "kind": 1},
+    ]
+    grown = [
+        {
+            "target": "_operator.mul",
+            "inputs": [{"name": name, "arg": {"as_sym_int": {"as_name": f"n{number}"}}, "kind": 1} for name in "ab"],
+            "outputs": [{"as_sym_int": {"as_name": f"n{number + 1}"}}],
+        }
+        for number in range(60)
+    ]
+    nodes[:0] = [size, *grown]
+    run = open_exported(crafted({MODEL: json.dumps(values).encode()})).run
+    with pytest.raises(DataError, match="64 bits"):
+        run(np.zeros((1, 3, 32, 32), np.float32))
 
 
 def test_sizes_that_are_not_true(exports, crafted, tmp_path) -> None:
