@@ -281,6 +281,28 @@ def crafted(
     return listed
 
 
+def plan(groups: dict[str, Any]) -> list[tuple[str, tuple[Any, ...], str]]:
+    """Every kind of text of a file with every escape: the part, the place and the escape."""
+    return [
+        (name, group[-1], escape)
+        for escape in (*_IN_NAMES, *_IN_TEXTS)
+        for name, found in groups.items()
+        for group in found
+        if group[0][-1] in _TEXTS
+    ]
+
+
+def renamed(seed: dict[str, bytes], planned: tuple[str, tuple[Any, ...], str], canary: str) -> list[tuple[str, bytes]]:
+    """The parts of an honest file with one text changed wherever it stands."""
+    name, place, escape = planned
+    old = json.loads(seed[name])
+    for key in place:
+        old = old[key]
+    new = escape.format(code=_CODES[0].format(canary=canary))
+    texts = {one: seed[one].decode().replace(json.dumps(old), json.dumps(new)) for one in (_MODEL, *_CONFIGS)}
+    return list({**seed, **{one: text.encode() for one, text in texts.items()}}.items())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
@@ -303,16 +325,22 @@ def main() -> None:
         # A network without constants has no field there.
         one.update({name: found or one[_MODEL] for name, found in one.items()})
     fields = sum(len(found) for one in groups.values() for found in one.values())
+    first, *_ = honest
+    planned = plan(groups[first])[::-1]
     ends = time.monotonic() + 60 * options.minutes
     while time.monotonic() < ends:
         with tempfile.TemporaryDirectory() as folder:
             files = []
             for number in range(_BATCH):
-                about = draw.choice(list(honest))
+                about, canary = draw.choice(list(honest)), f"{folder}/canary{number}"
+                if planned:
+                    parts = renamed(honest[first], planned.pop(), canary)
+                else:
+                    parts = crafted(honest[about], groups[about], draw, canary)
                 files.append(Path(folder) / f"{number}.pt2")
                 with warnings.catch_warnings(), zipfile.ZipFile(files[-1], "w") as archive:
                     warnings.simplefilter("ignore")
-                    for name, data in crafted(honest[about], groups[about], draw, f"{folder}/canary{number}"):
+                    for name, data in parts:
                         archive.writestr(f"archive/{name.encode(errors='replace').decode()}", data)
             run = subprocess.run(
                 [sys.executable, "-c", _WORKER, *map(str, files)], capture_output=True, text=True, env=environment
@@ -336,7 +364,8 @@ def main() -> None:
             "",
             f"- versions: {describe_versions([])}",
             f"- {options.minutes:g} minutes, seed {options.seed}; {len(honest)} honest files ({', '.join(honest)}) "
-            f"with {fields} kinds of fields in all, one to four of them changed in each file: names, paths, "
+            f"with {fields} kinds of fields in all; first every text of one file with every escape, then one to four "
+            "fields of each file changed at random: names, paths, "
             "operations, arguments, expressions, metadata, trees, guards and structures, parts of the archive, "
             "pickles; in three of four by code that writes a file where it is executed",
             "",

@@ -107,6 +107,21 @@ def test_an_array_header_that_lies_about_its_size(arrays, tmp_path) -> None:
     assert "the array 'head/bias' cannot be read" in refusal(path)
 
 
+def test_an_archive_that_unpacks_to_a_thousand_times_its_size(arrays, tmp_path) -> None:
+    """It is refused by what it says of its size, before memory is taken for it; torch unpacks such files too."""
+    large = np.zeros(20_000_000, np.float32)
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, **(arrays | {"head/bias": large}))
+    assert "would unpack to" in refusal(path)
+    torch.save({"head.weight": torch.from_numpy(large)}, tmp_path / "model.pt")
+    with zipfile.ZipFile(tmp_path / "model.pt") as good, zipfile.ZipFile(tmp_path / "bomb.pt", "w", 8) as bad:
+        for name in good.namelist():
+            bad.writestr(name, good.read(name))
+    assert "would unpack to" in refusal(tmp_path / "bomb.pt")
+    np.savez_compressed(tmp_path / "good.npz", **arrays)
+    assert vitrail.load_model(tmp_path / "good.npz").config.width == 48
+
+
 @pytest.mark.parametrize(
     "missing",
     [

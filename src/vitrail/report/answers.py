@@ -9,6 +9,7 @@ import numpy as np
 from vitrail.data import Source
 from vitrail.errors import VitrailError
 from vitrail.evaluate import Predictions
+from vitrail.runtime.archives import open_npz
 
 _ARRAYS = ("guesses", "confidence", "right", "losses")
 # A sum of shares in float32 may be a little more than all.
@@ -43,7 +44,7 @@ class Answers:
 def read_answers(path: Path, classes: int) -> Answers:
     """What `finish` of the training room wrote; damage is an error that names the file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_npz(path) as file:
             found = Predictions(*(file[name] for name in _ARRAYS))
             labels = file.get("labels")
             digest = str(file["digest"]) if "digest" in file else None

@@ -14,6 +14,7 @@ from vitrail.report.document import Section
 from vitrail.report.numbers import percent
 from vitrail.report.pictures import LARGE, SMALL, address
 from vitrail.report.story import Story
+from vitrail.runtime.archives import open_npz
 from vitrail.train.hidden_pictures import NAME
 
 # Of a page, with three pictures for each.
@@ -94,7 +95,7 @@ def _picture(pixels: np.ndarray, words: str) -> str:
 def read_hidden(path: Path) -> dict[str, np.ndarray] | None:
     """The pictures of a run, or none where they are not there or not whole."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_npz(path) as file:
             found = {name: file[name][:_MOST_IMAGES] for name in _ROWS}
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
         return None

@@ -13,6 +13,7 @@ from vitrail.data import Part, Source
 from vitrail.data.loading.reading import reading_workers
 from vitrail.errors import DataError
 from vitrail.evaluate.outputs import all_outputs
+from vitrail.runtime.archives import open_npz
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.selftrain.teacher import Teacher
@@ -117,7 +118,7 @@ def _kept(folder: Path, key: str, classes: int, is_soft: bool) -> list[Answers]:
     pieces: list[Answers] = []
     for file in sorted(folder.glob(PIECES)):
         try:
-            with np.load(file, allow_pickle=False) as stored:
+            with open_npz(file) as stored:
                 if str(stored["key"]) != key or int(stored["start"]) != sum(map(len, pieces)):
                     break
                 shares = stored["shares"] if is_soft else None

@@ -11,6 +11,7 @@ from vitrail.config import from_json, to_json
 from vitrail.data import Source
 from vitrail.errors import DataError
 from vitrail.evaluate.real import RealLabels, match_real, measure_real
+from vitrail.runtime.archives import open_npz
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
 from vitrail.transfer.folder import FinetuneFolder
@@ -75,7 +76,7 @@ def read_seeds(folder: FinetuneFolder) -> RealSeeds | None:
 def _first_guesses(folder: FinetuneFolder, run: str, images: int) -> np.ndarray:
     path = folder.run(run).path / "predictions.npz"
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with open_npz(path) as arrays:
             guesses = arrays["guesses"][:, 0]
     except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"cannot be read ({error})", wanted="the answers of a final model", where=str(path)) from None

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vitrail.errors import DataError
+from vitrail.runtime.archives import Disproportionate, open_npz
 from vitrail.runtime.atomic import atomic_file
 
 
@@ -21,10 +22,13 @@ def read_npz(path: Path) -> dict[str, Tensor]:
     arrays: dict[str, Tensor] = {}
     name = ""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open_npz(path) as archive:
             for name in archive.files:
                 # Archives made on Windows may separate the levels by backslashes.
                 arrays[name.replace("\\", "/")] = _tensor(archive[name])
+    except Disproportionate as error:
+        fix = "If it is one, save it without compression."
+        raise DataError(f"is hardly a file of weights: {error}", where=where, fix=fix) from None
     except Exception as error:  # a hostile archive can make zip, zlib, numpy and its header parser fail in many ways
         if name and "allow_pickle" in str(error):
             raise DataError(

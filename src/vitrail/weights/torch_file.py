@@ -1,22 +1,27 @@
 """Pickled torch files, read with `weights_only`: the one place that may unpickle anything."""
 
 import pickle
+import zipfile
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from vitrail.errors import DataError
+from vitrail.runtime.archives import Disproportionate, ensure_proportionate
 
 SUFFIXES = (".bin", ".pth", ".pt")
 # Training scripts save more than weights; these keys hold them.
 _NESTED = ("state_dict", "model", "model_state_dict")
+_DAMAGE = (RuntimeError, OSError, EOFError, ValueError, KeyError, AttributeError, TypeError, zipfile.BadZipFile)
 
 
 def read_torch(path: Path) -> dict[str, Tensor]:
     """All tensors of a torch file by name; anything but plain tensors and containers is refused unread."""
     where = str(path)
     try:
+        if _is_archive(path):
+            ensure_proportionate(path)
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise DataError(
@@ -24,7 +29,10 @@ def read_torch(path: Path) -> dict[str, Tensor]:
             where=where,
             fix="Save its state dict alone, best as .safetensors.",
         ) from None
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except Disproportionate as error:
+        fix = "If it is one, save it without compression."
+        raise DataError(f"is hardly a file of weights: {error}", where=where, fix=fix) from None
+    except _DAMAGE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"is not a complete torch file ({reason})", where=where, fix="Copy the file again.") from error
     for key in _NESTED:
@@ -36,3 +44,9 @@ def read_torch(path: Path) -> dict[str, Tensor]:
     if not tensors:
         raise DataError("holds no tensors", wanted="a state dict", where=where)
     return tensors
+
+
+def _is_archive(path: Path) -> bool:
+    """Files of older torches are bare pickles."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"

@@ -15,6 +15,7 @@ import numpy as np
 from vitrail.data.sources.files import shown, state_of
 from vitrail.data.sources.numbering import Label
 from vitrail.errors import DataError, DiskError, notice
+from vitrail.runtime.archives import open_npz
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.cache import cache_folder, cache_key
 
@@ -96,7 +97,7 @@ def _index(identity: _Identity) -> ShardIndex:
 
 def _read(kept: Path, identity: _Identity) -> ShardIndex | None:
     try:
-        with np.load(kept, allow_pickle=False) as file:
+        with open_npz(kept) as file:
             arrays = {name: file[name] for name in file.files}
         text = json.loads(arrays["text"].tobytes())
         several = bool(arrays["several"])

@@ -18,6 +18,7 @@ from vitrail.data.sources.parts import parse_part
 from vitrail.data.sources.source import Part, Source, whole_of
 from vitrail.data.sources.splits import canonical_split, missing_split
 from vitrail.errors import DataError
+from vitrail.runtime.archives import open_npz
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
 
@@ -142,7 +143,7 @@ def read_lesson(folder: Path, record: TaughtRecord) -> Lesson:
     """Read `taught.npz`, whose numbers have to fit together."""
     path = folder / ARRAYS
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open_npz(path) as stored:
             arrays = {name: stored[name] for name in stored.files}
         lesson = Lesson(**arrays)
         classes, shares = len(record.classes), lesson.shares

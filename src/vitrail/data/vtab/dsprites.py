@@ -16,6 +16,7 @@ from vitrail.data.sources.strings import Strings
 from vitrail.data.vtab.pools import Listed, Pools, shared_out
 from vitrail.data.vtab.tasks import Task
 from vitrail.errors import DataError, notice
+from vitrail.runtime.archives import open_npz
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.cache import cache_folder
 
@@ -31,7 +32,7 @@ def open_dsprites(task: Task, root: Path, download: bool) -> Pools:
     path = root / "dsprites" / _FILE
     column, values = _ATTRIBUTES[task.name]
     with _reading(path):
-        with np.load(path, allow_pickle=False) as arrays:
+        with open_npz(path, only=["latents_classes"]) as arrays:
             latents = arrays["latents_classes"]
         labels = sixteenths(latents[:, column], values)
     bits, shape = _as_bits(path)
