@@ -13,9 +13,14 @@ demo: .venv/.installed
 # Tests that load onnxruntime and OpenVINO, whose threads do not go well with tests that fork, and those that serve.
 RUNTIMES := tests/predict tests/export tests/serve tests/cli/test_predict.py tests/cli/test_export.py tests/cli/test_serve.py
 
+PYTEST := $(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile
+
+# Both, whatever comes of the first.
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile $(RUNTIMES:%=--ignore=%)
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile $(RUNTIMES)
+	failed=0; \
+	$(PYTEST) $(RUNTIMES:%=--ignore=%) || failed=1; \
+	$(PYTEST) $(RUNTIMES) || failed=1; \
+	exit $$failed
 
 test-slow: .venv/.installed-dev
 	$(BIN)/python -m pytest -m "slow and not gpu"

@@ -1,7 +1,12 @@
-"""Every test runs with the shapes in the signatures checked."""
+"""Every test runs with the shapes in the signatures checked, and alike on every machine and in every order."""
 
 import gc
 import os
+import random
+import shutil
+import signal
+import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +17,19 @@ from jaxtyping import install_import_hook
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Every core has a worker of its own; before torch is loaded, which looks at it once.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What people set for themselves and what batch systems set changes what is printed, where it is kept and who is meant.
+_PERSONAL = ("VITRAIL_", "HF_", "HUGGINGFACE_", "TRANSFORMERS_", "WANDB_", "TORCHELASTIC_", "CLICOLOR", "TTY_")
+_PERSONAL_NAMES = {
+    "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR", "MASTER_PORT", "XDG_CACHE_HOME", "TORCH_HOME",
+}  # fmt: skip
+for _name in [name for name in os.environ if name.startswith(_PERSONAL) or name in _PERSONAL_NAMES]:
+    del os.environ[_name]
+# Before anything is imported that looks at them once: caches, and the token that people keep beside one.
+_CACHES = tempfile.mkdtemp(prefix="vitrail-tests-")
+for _name in ("VITRAIL_CACHE", "HF_HOME", "TORCH_HOME"):
+    os.environ[_name] = os.path.join(_CACHES, _name.lower())
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,6 +57,42 @@ def _only_new_garbage() -> Iterator[None]:
 def pytest_unconfigure() -> None:
     """Libraries that count what they are left with at the end complain otherwise."""
     gc.unfreeze()
+    shutil.rmtree(_CACHES, ignore_errors=True)
+
+
+def _seed(config: pytest.Config, name: str) -> None:
+    """Whatever was drawn before, the same is drawn next; a plugin that shuffles the tests brings other draws as well."""
+    import numpy as np
+    import torch
+
+    seed = zlib.crc32(name.encode()) ^ config.getoption("randomly_seed", 0)
+    random.seed(seed)
+    np.random.seed(seed)
+    # Not `torch.manual_seed`, which notes the stack for a GPU that may come later.
+    torch.default_generator.manual_seed(seed)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> None:
+    """Each fixture draws its own, although the first test that asks makes it for all."""
+    _seed(request.config, fixturedef.argname)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Each test draws its own, which are not those of its fixtures."""
+    _seed(item.config, "test")
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c() -> Iterator[None]:
+    """Ctrl-C is heard in a test, although what a shell puts into the background ignores it."""
+    is_ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if is_ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if is_ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 FIXTURES = Path(__file__).parent / "data" / "fixtures"

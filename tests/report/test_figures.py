@@ -199,7 +199,12 @@ def test_names_in_a_drawing_stay_as_they_are() -> None:
     assert "var(--ink" in svg
 
 
-def test_each_image_is_named_with_what_it_is() -> None:
+@pytest.mark.parametrize("fallback", [None, "A font with Hangul"])
+def test_each_image_is_named_with_what_it_is(monkeypatch, fallback) -> None:
+    # Whatever fonts are installed here: ours has the letters below, and another has the rest or none does.
+    monkeypatch.setattr(
+        "vitrail.report.shown.font_of", lambda letter: glyphs.FIRST_FONT if ord(letter) < 0x2000 else fallback
+    )
     names = ("/p/sample 1.png", "/p/" + "long" * 10 + ".jpg", "/p/한글.png")
     shown = Shown(torch.zeros(3, 3, 8, 8), HALF, names, np.array([0, 1, 1]), np.full(3, 0.28), ("3", "5"), (0, 0, 1))
     svg = texts(as_svg(rollout_figure(np.ones((3, 2, 2)), shown, (4, 4), "the class token")))

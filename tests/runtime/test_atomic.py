@@ -90,10 +90,10 @@ def test_results_have_the_usual_permissions_not_those_of_temporary_files(tmp_pat
 
 def test_files_in_a_folder_that_were_made_for_their_owner_alone_can_be_read_by_others(tmp_path: Path):
     """As some writers of weights make them; other files that were there keep their own modes."""
-    make_old_folder(tmp_path)
-    (tmp_path / "model/notes.txt").chmod(0o600)
     before = os.umask(0o022)
     try:
+        make_old_folder(tmp_path)
+        (tmp_path / "model/notes.txt").chmod(0o600)
         with atomic_folder(tmp_path / "model") as temporary:
             os.close(os.open(temporary / "weights", os.O_CREAT | os.O_WRONLY, 0o600))
         with atomic_file(tmp_path / "file") as temporary:

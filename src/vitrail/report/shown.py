@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vitrail.config import Preprocessing
 from vitrail.report.as_seen import as_seen
-from vitrail.report.glyphs import FIRST_FONT, Naming, font_families, one_line
+from vitrail.report.glyphs import FIRST_FONT, Naming, font_of, one_line
 
 _ONE_PERCENT = 0.01
 # Two names and more have to fit below a pair of pictures, and a file below one.
@@ -64,7 +64,7 @@ class Shown:
     def file(self, place: int) -> str:
         """The name of an image in a drawing, its end where it is long; its number where our font lacks a letter."""
         name = one_line(PurePath(self.names[place]).name)
-        if not name or font_families([name]) != [FIRST_FONT]:
+        if not name or any(font_of(letter) != FIRST_FONT for letter in name if not letter.isspace()):
             return f"image {place + 1}"
         return name if len(name) <= _LONGEST_FILE else f"…{name[1 - _LONGEST_FILE :]}"
 

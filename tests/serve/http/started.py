@@ -80,7 +80,9 @@ def started(
         process = subprocess.Popen(
             [sys.executable, "-m", module, *words, "--port", "0"],
             stdout=subprocess.PIPE, stderr=stderr, stdin=subprocess.DEVNULL, text=True, cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment},
+            # What starts the tests may ignore it, as nohup does, and a server that inherits that leaves it so.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )  # fmt: skip
     server = Started(process, log)
     try:
