@@ -442,20 +442,25 @@ def test_curves():
 # The terminal
 
 
-def seconds_per_update(hear) -> float:
+def cost_of_an_update(hear) -> float:
+    """In calls of a function that does nothing, by the clock of this thread: neither speed nor load of the machine."""
     record = {"event": "step", "step": 5}
-    return min(timeit.repeat(lambda: hear(record), number=2000, repeat=5)) / 2000
+
+    def seconds(function) -> float:
+        return min(timeit.repeat(lambda: function(record), number=2000, repeat=5, timer=time.thread_time))
+
+    return seconds(hear) / seconds(lambda _record: None)
 
 
 def test_an_update_costs_next_to_nothing_on_a_terminal(terminal):
     with watching("t", 200, 10) as hear:
-        assert seconds_per_update(hear) < 3e-6
+        assert cost_of_an_update(hear) < 30
     assert "step 5/200" in re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue())
 
 
 def test_an_update_costs_next_to_nothing_without_one():
     with watching("t", 200, 10) as hear:
-        assert seconds_per_update(hear) < 3e-6
+        assert cost_of_an_update(hear) < 30
 
 
 def test_pictures_are_drawn_seldom_and_in_another_thread(terminal, monkeypatch):
@@ -489,7 +494,7 @@ def test_a_blocked_terminal_does_not_hold_training_up(terminal, monkeypatch):
         begin = time.monotonic()
         for record in [SKIPPED, HALVED, trained(20), evaluated(20, 0.5), {"event": "saved", "step": 20}]:
             hear(record)
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < 10
         may_go_on.set()
     assert "was skipped" in terminal.getvalue()
 

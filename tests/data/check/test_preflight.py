@@ -318,8 +318,8 @@ def test_verdicts_for_large_photos_are_cheaper(tmp_path):
     blob = encoded(scene(0, (3000, 2000)), "JPEG", quality=92)
 
     def seconds(judge) -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         judge(blob, where="x", policy=POLICY)
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     assert min(seconds(verify) for _ in range(3)) < 0.8 * min(seconds(decode) for _ in range(3))

@@ -227,9 +227,9 @@ def test_a_bomb_is_refused_from_its_header(side, told, recwarn) -> None:
     decode(samples()["PNG"])
     before, times = resident(), []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.thread_time()
         assert f"the header says {told} pixels; wanted at most 89,478,485 (max_pixels)" in refusal(blob)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert min(times) < 0.05
     assert resident() - before < 50e6
     assert not recwarn.list

@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 def waited(condition) -> bool:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     return condition()

@@ -74,7 +74,7 @@ def test_nothing_to_do(workers):
     assert list(in_workers(made, list, workers=workers)) == []
 
 
-def failure(make: Callable[[int], Any], requests: Iterable[int] = range(8), timeout: float = 20.0) -> Exception:
+def failure(make: Callable[[int], Any], requests: Iterable[int] = range(8), timeout: float = 120.0) -> Exception:
     """The error of two workers in a thread, as batches are made; it comes soon, and nothing is left running."""
 
     def work() -> Iterator[Any]:
@@ -83,7 +83,7 @@ def failure(make: Callable[[int], Any], requests: Iterable[int] = range(8), time
     began = time.monotonic()
     with pytest.raises(Exception) as caught:
         list(prefetched(work, CPU))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     # While the error is held, and its traceback with it.
     assert left_running() == []
     return caught.value
@@ -148,11 +148,9 @@ def test_a_worker_that_is_frozen():
             os.kill(os.getpid(), signal.SIGSTOP)
         return torch.full((100,), number)
 
-    begun = time.monotonic()
     error = failure(freeze, timeout=1)
     assert isinstance(error, WorkerError)
     assert str(error).startswith("no data worker answered for 1 seconds.")
-    assert time.monotonic() - begun < 20
 
 
 def test_a_worker_that_freezes_while_it_hands_over():

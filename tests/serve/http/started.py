@@ -39,7 +39,7 @@ class Started:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def has_logged(self, text: str, times: int = 1, seconds: float = 20) -> bool:
+    def has_logged(self, text: str, times: int = 1, seconds: float = 60) -> bool:
         """Wait until something is in the log."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
