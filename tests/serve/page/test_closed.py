@@ -87,9 +87,9 @@ def world(request, tmp_path_factory) -> Iterator[SimpleNamespace]:
         )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def opened(browser, world) -> Iterator[SimpleNamespace]:
-    """One page, opened by a link to a view that the model does not have."""
+    """A page, opened by a link to a view that the model does not have."""
     with opened_page(browser, f"{world.address}/#view=attention", world.image) as opened:
         yield opened
 

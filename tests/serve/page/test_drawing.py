@@ -28,21 +28,34 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
-def page(browser, tmp_path_factory) -> Iterator:
-    """One page for all tests, which opens with its pad."""
+def address(tmp_path_factory) -> Iterator[str]:
+    """Of a server for a network of ink."""
     source = small_network(
         tmp_path_factory.mktemp("ink") / "ink", channels=1, image_size=8, patch_size=1, pool="mean", backbone=STEM
     )
     with served(source) as (address, _):
-        page = browser.new_context(viewport=DESKTOP, locale="en-US").new_page()
-        page.set_default_timeout(15_000)
-        said: list[str] = []
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(address)
-        page.locator("#pad").wait_for()
-        yield page
-        page.context.close()
-        assert said == []
+        yield address
+
+
+@pytest.fixture
+def page(browser, address) -> Iterator:
+    """A page that opens with its pad, which is empty."""
+    page = browser.new_context(viewport=DESKTOP, locale="en-US").new_page()
+    page.set_default_timeout(15_000)
+    said: list[str] = []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(address)
+    page.locator("#pad").wait_for()
+    yield page
+    page.context.close()
+    assert said == []
+
+
+@pytest.fixture
+def drawn(page):
+    """The same with a drawing."""
+    example(page, 7)
+    return page
 
 
 def stroke(page, lift: bool = True) -> None:
@@ -94,7 +107,6 @@ def test_nothing_moves_under_the_pen_and_the_answer_is_in_sight(page, size) -> N
     page.click("#pad-clear")
     expect(page.locator(".invitation")).to_be_visible()
     assert page.locator("#pad").bounding_box() == empty
-    page.set_viewport_size(DESKTOP)
 
 
 def test_a_server_that_is_gone_moves_nothing_and_dims_the_answer_of_before(page) -> None:
@@ -140,7 +152,8 @@ def test_every_view_follows_the_next_drawing(page) -> None:
     assert abs(one["width"] - other["width"]) < 2
 
 
-def test_convolutions_before_the_patches_are_told(page) -> None:
+def test_convolutions_before_the_patches_are_told(drawn) -> None:
+    page = drawn
     expect(page.locator("#model-facts")).to_contain_text("ViT behind 2 convolutions, 3 layers, width 24")
     view(page, "patches")
     expect(page.locator(".lead")).to_contain_text(
@@ -160,7 +173,8 @@ def test_convolutions_before_the_patches_are_told(page) -> None:
     page.click("#language")
 
 
-def test_the_tour_pins_nothing_and_a_pinned_patch_says_how_to_let_go(page) -> None:
+def test_the_tour_pins_nothing_and_a_pinned_patch_says_how_to_let_go(drawn) -> None:
+    page = drawn
     legend = page.locator("#glass-a .what")
     page.click("#help")
     for _ in range(2):
@@ -182,7 +196,8 @@ def test_the_tour_pins_nothing_and_a_pinned_patch_says_how_to_let_go(page) -> No
     expect(page).to_have_url(re.compile("token=read$"))
 
 
-def test_the_patch_under_the_pointer_is_told_its_share(page) -> None:
+def test_the_patch_under_the_pointer_is_told_its_share(drawn) -> None:
+    page = drawn
     view(page, "rollout")
     shares = shown(page)
     page.mouse.move(*at_patch(page, 6))
@@ -195,7 +210,8 @@ def test_the_patch_under_the_pointer_is_told_its_share(page) -> None:
     expect(page.locator("#live")).to_have_text("all patches together")
 
 
-def test_covering_marks_what_is_first_now(page) -> None:
+def test_covering_marks_what_is_first_now(drawn) -> None:
+    page = drawn
     view(page, "cover")
     page.get_by_role("button", name="Cover as much at random (2 of 16)").click()
     expect(page.locator("#cover-said")).to_contain_text("Covered: 2.")
@@ -215,13 +231,13 @@ def test_covering_marks_what_is_first_now(page) -> None:
     page.click("#uncover")
 
 
-def test_every_guess_keeps_its_number_on_a_phone(page) -> None:
+def test_every_guess_keeps_its_number_on_a_phone(drawn) -> None:
+    page = drawn
     page.set_viewport_size(PHONE)
     view(page, "lens")
     page.locator("#lens").wait_for()
     holder = page.locator(".scroll:has(#lens)")
     assert holder.evaluate("one => one.scrollWidth <= one.clientWidth")
-    page.set_viewport_size(DESKTOP)
 
 
 @pytest.mark.slow
