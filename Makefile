@@ -4,7 +4,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.1
   $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$name; break; }; done)
 BIN := .venv/bin
 
-.PHONY: demo test test-slow test-gpu lint format images map bench bench-bad-images clean
+.PHONY: demo test test-slow test-gpu lint format images map summaries bench bench-bad-images clean
 
 demo: .venv/.installed
 	$(BIN)/vitrail demo
@@ -40,6 +40,9 @@ format: .venv/.installed-dev
 
 map: .venv/.installed-dev
 	$(BIN)/python docs/make_map.py
+
+summaries: .venv/.installed-dev
+	$(BIN)/python docs/make_summaries.py
 
 bench: .venv/.installed-dev
 	$(BIN)/python benchmarks/speed.py

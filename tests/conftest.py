@@ -27,9 +27,9 @@ _PERSONAL_NAMES = {
 for _name in [name for name in os.environ if name.startswith(_PERSONAL) or name in _PERSONAL_NAMES]:
     del os.environ[_name]
 # Before anything is imported that looks at them once: caches, and the token that people keep beside one.
-_CACHES = tempfile.mkdtemp(prefix="vitrail-tests-")
+_CACHES = Path(tempfile.mkdtemp(prefix="vitrail-tests-"))
 for _name in ("VITRAIL_CACHE", "HF_HOME", "TORCH_HOME"):
-    os.environ[_name] = os.path.join(_CACHES, _name.lower())
+    os.environ[_name] = str(_CACHES / _name.lower())
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,7 +61,7 @@ def pytest_unconfigure() -> None:
 
 
 def _seed(config: pytest.Config, name: str) -> None:
-    """Whatever was drawn before, the same is drawn next; a plugin that shuffles the tests brings other draws as well."""
+    """Whatever was drawn before, the same is drawn next; a plugin that shuffles the tests brings other draws too."""
     import numpy as np
     import torch
 

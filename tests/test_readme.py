@@ -6,7 +6,9 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -133,11 +135,30 @@ def test_the_tree_lists_every_room() -> None:
     assert listed == {*rooms, "errors.py"}
 
 
-def test_the_map_lists_every_source_file() -> None:
-    spec = importlib.util.spec_from_file_location("make_map", ROOT / "docs" / "make_map.py")
+def script(name: str) -> ModuleType:
+    """What writes pages of the documentation."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec and spec.loader
-    make_map = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(make_map)
+    module = importlib.util.module_from_spec(spec)
+    # Its dataclasses look for it there.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_numbers_in_summaries_are_those_of_the_results() -> None:
+    for page, text in script("make_summaries").pages().items():
+        assert (ROOT / page).read_text(encoding="utf-8") == text, "run `make summaries`"
+
+
+@pytest.mark.parametrize("page", ["docs/scaling.md", pytest.param("docs/larger.md", marks=pytest.mark.slow)])
+def test_what_a_page_shows_is_what_its_command_prints(page) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert script("make_summaries").shown(page, text) == text, "run `make summaries`"
+
+
+def test_the_map_lists_every_source_file() -> None:
+    make_map = script("make_map")
     page = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
     assert page == make_map.render(), "run `make map`"
     package = ROOT / "src" / "vitrail"

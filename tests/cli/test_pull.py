@@ -97,7 +97,9 @@ def test_published_weights_of_a_zoo_key_as_timm_computes_them(hub: Hub, capsys, 
     ours = vitrail.load_model(tmp_path / "model")
     images = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        torch.testing.assert_close(ours(images), wanted := theirs(images), rtol=0, atol=1e-5 * wanted.abs().max().item())
+        torch.testing.assert_close(
+            ours(images), wanted := theirs(images), rtol=0, atol=1e-5 * wanted.abs().max().item()
+        )
     assert ours.preprocessing == published.preprocessing
     assert ours.labels == tuple("abcdefg")
     assert ours.provenance["hub"] == published.hub
