@@ -154,6 +154,14 @@ def test_a_log_that_cannot_be_written(images, tmp_path):
         fails_from_step_8(fill, images, tmp_path)
 
 
+def test_a_folder_that_cannot_be_made(images, tmp_path):
+    """As where others own the place; a file is in the way of root as well."""
+    (tmp_path / "taken").touch()
+    with pytest.raises(DiskError, match="could not be written") as caught:
+        started(config(images), tmp_path / "taken" / "run")
+    assert caught.value.exit_code == 5
+
+
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_may_not_be_written(images, tmp_path):
     tmp_path.chmod(0o555)

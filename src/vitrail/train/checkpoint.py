@@ -137,7 +137,11 @@ def clean(folder: Path, newest: Path) -> None:
 
 def ensure_space(folder: Path, needed: int) -> None:
     """Refuse to start where the checkpoints of a run and its model do not fit."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "Choose another folder with --out."
+        raise DiskError(f"could not be written ({error.strerror})", where=str(folder), fix=fix) from error
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise DiskError(

@@ -1,5 +1,6 @@
 """Worker processes: the order is kept, and one that dies, hangs or has no memory to share is named within seconds."""
 
+import multiprocessing
 import os
 import shutil
 import signal
@@ -109,6 +110,20 @@ def test_a_worker_that_is_killed_when_there_is_no_thread_between():
     with pytest.raises(WorkerError, match=r"killed by the system \(SIGKILL\).*--workers 0"):
         list(in_workers(killed, lambda: range(8), workers=2))
     assert left_running() == []
+
+
+def die_soon() -> None:
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_while_it_hands_over(monkeypatch):
+    """The connection breaks first, and the end of the process is known after that."""
+    monkeypatch.setattr(workers_module, "_POLL_SECONDS", 30.0)
+    process = multiprocessing.Process(target=die_soon)
+    process.start()
+    error = workers_module._named(ConnectionResetError(104, "Connection reset by peer"), {process}, 1)
+    assert "killed by the system (SIGKILL)" in str(error)
 
 
 def test_a_worker_whose_code_crashes():

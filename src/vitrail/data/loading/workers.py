@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass
+from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
 
@@ -165,6 +166,12 @@ def _start_worker(_number: int) -> None:
 
 def _named(error: Exception, processes: Iterable[BaseProcess], timeout: float) -> Exception:
     text = str(error)
+    if isinstance(error, ConnectionError | EOFError):
+        # It broke off while it handed something over: that it has ended may be known a moment later.
+        ended = connection.wait([process.sentinel for process in processes], timeout=_POLL_SECONDS)
+        for process in processes:
+            if process.sentinel in ended:
+                process.join()
     ends = sorted({process.exitcode for process in processes if process.exitcode is not None})
     if any(words in text for words in _NO_SHARED_MEMORY) or -signal.SIGBUS in ends:
         return WorkerError(
