@@ -190,3 +190,12 @@ def test_other_images_of_the_same_names_and_sizes_are_other_images(tmp_path, cac
     assert not found["light"].is_cached
     assert not np.array_equal(found["dark"].values, found["light"].values)
     assert features(source=open_data(str(tmp_path / "dark"), "train")).is_cached
+
+
+def test_images_of_which_nothing_is_known_are_never_served_from_the_cache(cache, monkeypatch) -> None:
+    monkeypatch.setattr(feature_cache, "identities", lambda source: np.zeros(len(source), np.uint64))
+    for _ in range(2):
+        with pytest.warns(Notice, match="nothing tells whether these images have changed"):
+            found = features()
+        assert not found.is_cached and found.path is None
+    assert not cache.exists()

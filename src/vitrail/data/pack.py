@@ -15,7 +15,7 @@ import torch
 
 from vitrail.config import DecodePolicy, to_json
 from vitrail.config.checks import positive
-from vitrail.data.check.origin import files_of, identities
+from vitrail.data.check.origin import UNKNOWN, files_of, identities
 from vitrail.data.decoding.decode import decode
 from vitrail.data.loading.prefetch import prefetched
 from vitrail.data.loading.workers import in_workers
@@ -254,7 +254,7 @@ def _resume(journal: Path, pixels: Path, known: np.ndarray, skip_bad: bool) -> i
             file.unlink(missing_ok=True)
         return 0
     lines = np.fromfile(journal, dtype=_LINE)[: len(known)]
-    again = lines["identity"] != known[: len(lines)]
+    again = (lines["identity"] != known[: len(lines)]) | (lines["identity"] == UNKNOWN)
     if not skip_bad:
         again |= lines["bytes"] == 0
     lines = lines[: np.argmax(again)] if again.any() else lines

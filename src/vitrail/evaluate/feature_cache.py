@@ -20,7 +20,7 @@ import torch
 from vitrail import __version__
 from vitrail.config import to_json
 from vitrail.data import Source
-from vitrail.data.check.origin import identities
+from vitrail.data.check.origin import UNKNOWN, identities
 from vitrail.errors import DataError, DiskError, notice
 from vitrail.evaluate.features import extract_features
 from vitrail.evaluate.subject import Subject
@@ -67,7 +67,14 @@ def cached_features(
 
     def look() -> tuple[str, bool]:
         """The file, and whether it has them, are the business of one process."""
-        described.update(_describe(subject, source))
+        images = identities(source)
+        if (images == UNKNOWN).any():
+            notice(
+                f"{source.name}, {source.split}: nothing tells whether these images have changed since, so their "
+                "features are computed now and not kept."
+            )
+            return "", False
+        described.update(_describe(subject, source, images))
         path = cache_folder("features") / f"{cache_key(json.dumps(described, sort_keys=True))}.safetensors"
         stored.extend([] if is_fresh else _read(path, described, len(source)))
         return str(path), bool(stored)
@@ -83,11 +90,11 @@ def cached_features(
         )
     if not processes.is_first:
         return Features(source, values[:0], False, time.perf_counter() - started, None)
-    kept = _write(Path(place), described, values, source)
+    kept = bool(place) and _write(Path(place), described, values, source)
     return Features(source, values, False, time.perf_counter() - started, Path(place) if kept else None)
 
 
-def _describe(subject: Subject, source: Source) -> dict[str, Any]:
+def _describe(subject: Subject, source: Source, images: np.ndarray) -> dict[str, Any]:
     """Everything that decides the features."""
     preparation = subject.preparation
     return {
@@ -95,7 +102,7 @@ def _describe(subject: Subject, source: Source) -> dict[str, Any]:
         "data": source.digest(),
         "split": source.split,
         # Names and sizes are not enough: another folder may hold other images under them.
-        "images": hashlib.sha256(identities(source).tobytes()).hexdigest(),
+        "images": hashlib.sha256(images.tobytes()).hexdigest(),
         "preprocessing": to_json(preparation.preprocessing),
         "image_size": list(preparation.size),
         "channels": preparation.channels,

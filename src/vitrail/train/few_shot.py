@@ -59,7 +59,7 @@ def open_few_shot(config: DataConfig, checking: Checking) -> FewShot | None:
     learn = Part(whole, places, f"{config.few_shot_shots} of each class of {whole.split}")
     for source in (learn, test):
         with checking(source) as advance:
-            preflight(source, policy=DecodePolicy(), skip_bad=False, progress=advance)
+            preflight(source, policy=DecodePolicy(), fix="mend them or take them away", progress=advance)
     return FewShot(
         learn=learn,
         choices=tuple(np.searchsorted(places, choice) for choice in chosen),

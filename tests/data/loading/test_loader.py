@@ -203,7 +203,7 @@ def test_an_evaluation_ignores_what_is_for_training():
 
 # Bad and vanishing files.
 
-ADVICE = "`vitrail data check` lists every bad file; --skip-bad trains without them."
+ADVICE = "`vitrail data check` lists every bad file; --skip-bad leaves them out."
 
 
 def failure(batches: Iterable[object]) -> str:

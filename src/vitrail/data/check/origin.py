@@ -1,4 +1,8 @@
-"""Which files the images of a source are or lie in, and what changes when an image does."""
+"""Which files the images of a source are or lie in, and what changes when an image does.
+
+What is kept of images (that they can be read, features, copies) is found by these numbers: an image whose file is not
+known, or cannot be looked at, has none, and is read again every time.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,6 +18,9 @@ from vitrail.data.sources.packed import Packed
 from vitrail.data.sources.shards import Shards
 from vitrail.data.sources.slices import Slices
 from vitrail.data.sources.source import Arrays, Source, whole_of
+
+UNKNOWN = np.uint64(0)
+"""The identity of an image of which nothing is known: nothing that is kept is about it."""
 
 
 def files_of(source: Source) -> tuple[Files, np.ndarray] | None:
@@ -31,9 +38,10 @@ def holders(source: Source) -> Iterable[Path]:
 
 
 def identities(source: Source) -> np.ndarray:
-    """64 bits for each image that change when it does; 0 for a file that is not there.
+    """64 bits for each image that change when it does; 0, which stands for nothing known, where nobody can tell.
 
-    They come from path and state of its file; else from those of the files that hold it, the digest and its place.
+    They come from path and state of its file; else from those of the files that hold it, the digest and its place. A
+    kind of source that is not known here may read from anywhere, and so may one whose file is not there.
     """
     whole = whole_of(source)
     if isinstance(whole, Joined):
@@ -42,7 +50,11 @@ def identities(source: Source) -> np.ndarray:
     if found is not None:
         files, places = found
         return _numbers(_state(files.path(place).absolute()) for place in places.tolist())
-    held = hashlib.sha256(b"\0".join([source.digest().encode(), *map(_state, holders(source))])).digest()
+    states = [_state(path) for path in holders(source)]
+    # The digest of pixels in memory is one of their content; any other says no more than names and sizes.
+    if not all(states) or not (states or isinstance(whole, Arrays)):
+        return np.full(len(source), UNKNOWN)
+    held = hashlib.sha256(b"\0".join([source.digest().encode(), *states])).digest()
     return _numbers(held + place.to_bytes(8, "little") for place in range(len(source)))
 
 

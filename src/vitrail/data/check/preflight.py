@@ -7,7 +7,7 @@ import numpy as np
 import PIL
 
 from vitrail.config.decoding import DecodePolicy
-from vitrail.data.check.origin import identities, is_known_good
+from vitrail.data.check.origin import UNKNOWN, identities, is_known_good
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
 from vitrail.data.check.scan import reason
 from vitrail.data.decoding.decode import decode, open_image
@@ -19,7 +19,6 @@ from vitrail.runtime.cache import cache_folder, cache_key
 
 _SHOWN = 3
 _SHRINK = 8
-_UNKNOWN = np.uint64(0)
 
 
 def preflight(
@@ -28,14 +27,18 @@ def preflight(
     policy: DecodePolicy,
     workers: int | None = None,
     skip_bad: bool = False,
+    fix: str = "--skip-bad leaves them out",
     progress: Advance | None = None,
 ) -> Source:
-    """Read every file and stop at bad ones, or leave them out; what was fine and has not changed is not read again."""
+    """Read every file and stop at bad ones, or leave them out; what was fine and has not changed is not read again.
+
+    `fix` says what a person can do about bad ones.
+    """
     if is_known_good(source):
         return source
-    cache = cache_folder("checked") / f"{cache_key(1, source.name, policy, PIL.__version__)}.npy"
+    cache = _cache(source, policy)
     images, known = identities(source), _load(cache)
-    fresh = np.flatnonzero((images == _UNKNOWN) | ~np.isin(images, known))
+    fresh = np.flatnonzero((images == UNKNOWN) | ~np.isin(images, known))
     if progress:
         progress(len(source) - len(fresh))
     bad: dict[int, str] = {}
@@ -54,13 +57,19 @@ def preflight(
     finally:
         # Also when stopped half-way: what was read need not be read again.
         if len(fine) > 1:
-            _store(cache, np.unique(np.concatenate(fine)))
+            _store(cache, np.concatenate(fine))
     if not bad:
         return source
     if not skip_bad:
-        raise _error(source, bad)
+        raise _error(source, bad, fix)
     notice(_skipped(source, bad))
     return without(source, sorted(bad), "they cannot be read (--skip-bad)")
+
+
+def remember_fine(source: Source, policy: DecodePolicy, images: np.ndarray) -> None:
+    """Spare `preflight` the images, by identity, that something else has read to their end."""
+    cache = _cache(source, policy)
+    _store(cache, np.concatenate([_load(cache), images]))
 
 
 def verify(encoded: Encoded, *, where: str, policy: DecodePolicy) -> None:
@@ -92,6 +101,10 @@ def verify_images(source: Source, policy: DecodePolicy, indices: np.ndarray) -> 
     return failures
 
 
+def _cache(source: Source, policy: DecodePolicy) -> Path:
+    return cache_folder("checked") / f"{cache_key(1, source.name, policy, PIL.__version__)}.npy"
+
+
 def _load(cache: Path) -> np.ndarray:
     """Images that were fine; a file that is missing or damaged only means that they are read again."""
     try:
@@ -104,18 +117,18 @@ def _load(cache: Path) -> np.ndarray:
 def _store(cache: Path, known: np.ndarray) -> None:
     try:
         with atomic_file(cache) as temporary:
-            np.save(temporary, known, allow_pickle=False)
+            np.save(temporary, np.setdiff1d(known, [UNKNOWN]), allow_pickle=False)
     except DiskError as error:
         notice(f"The files will be checked again next time: {error}")
 
 
-def _error(source: Source, bad: dict[int, str]) -> DataError:
+def _error(source: Source, bad: dict[int, str], fix: str) -> DataError:
     listed = [f"{source.where(index)}: {bad[index]}" for index in sorted(bad)[:_SHOWN]]
     more = f" (and {len(bad) - _SHOWN:,} more)" if len(bad) > _SHOWN else ""
     return DataError(
         f"{len(bad):,} of {len(source):,} images cannot be read: {'; '.join(listed)}{more}",
         where=f"{source.name}, {source.split}",
-        fix=f"`vitrail data check {source.name}` lists them all; --skip-bad trains without them.",
+        fix=f"`vitrail data check {source.name}` lists them all; {fix}.",
     )
 
 

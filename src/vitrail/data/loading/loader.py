@@ -139,7 +139,7 @@ def _chunks(
         if chunk.failures:
             (where, reason), *rest = chunk.failures
             more = f" ({len(rest)} more beside it)" if rest else ""
-            fix = "`vitrail data check` lists every bad file; --skip-bad trains without them."
+            fix = "`vitrail data check` lists every bad file; --skip-bad leaves them out."
             raise DataError(f"{reason}{more}", where=where, fix=fix)
         yield chunk
 
