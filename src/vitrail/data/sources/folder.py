@@ -109,9 +109,9 @@ def split_folders(root: Path) -> dict[str, Path]:
     return homes
 
 
-def images_below(folder: Path, ignored: list[str]) -> list[str]:
+def images_below(folder: Path, ignored: list[str], notes: list[str]) -> list[str]:
     """Every image in a folder and the folders in it, as paths relative to it, in order; other files go to `ignored`."""
-    found = _images([str(folder)], folder, ignored, [])
+    found = _images([str(folder)], folder, ignored, notes)
     return sorted((os.path.normpath(path) for path in found), key=lambda path: (in_one_spelling(path), path))
 
 
@@ -171,11 +171,17 @@ def _class_folders(folder: Path, notes: list[str]) -> dict[str, list[str]]:
         kind = _kind(entry)
         if kind == "nothing":
             notes.append(f"{shown(entry.path)} was ignored: the link leads nowhere.")
+        elif kind == "special":
+            notes.append(_special(entry.path))
         elif kind == "folder" and _is_litter(entry.name):
             notes.append(f"{shown(entry.path)} was ignored: it is no class.")
         elif kind == "folder":
             found[unicodedata.normalize("NFC", as_text(entry.name))].append(entry.path)
-    loose = [entry.path for entry in entries if Path(entry.name).suffix.lower() in _IMAGE_ENDINGS]
+    loose = [
+        entry.path
+        for entry in entries
+        if Path(entry.name).suffix.lower() in _IMAGE_ENDINGS and _kind(entry) != "special"
+    ]
     if found and loose:
         rest = f" and {len(loose) - 1:,} more" if len(loose) > 1 else ""
         notes.append(f"{shown(loose[0])}{rest} ignored: beside the class folders, so nothing says what it shows.")
@@ -229,7 +235,7 @@ def _walk(top: str, visited: set[tuple[int, int]], notes: list[str]) -> Iterator
             elif kind == "folder":
                 inner.append(entry.path)
             elif kind == "special":
-                notes.append(f"{shown(entry.path)} was ignored: it is no file that can be read to its end.")
+                notes.append(_special(entry.path))
             else:
                 # A link that leads nowhere is listed, so that reading it says so.
                 yield entry
@@ -246,6 +252,10 @@ def _kind(entry: os.DirEntry[str]) -> Literal["folder", "file", "special", "noth
         return "special" if Path(entry.path).exists() else "nothing"
     except OSError:
         return "nothing"
+
+
+def _special(path: str) -> str:
+    return f"{shown(path)} was ignored: it is a pipe, a socket or a device, and no file that can be read to its end."
 
 
 def _is_litter(name: str) -> bool:

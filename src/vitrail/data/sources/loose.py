@@ -67,9 +67,11 @@ def images_in(folder: Path) -> list[Path]:
 def _images_in(folder: Path) -> tuple[list[Path], tuple[str, ...]]:
     """Every image below a folder, and what to tell about the rest."""
     ignored: list[str] = []
-    found = images_below(folder, ignored)
+    notes: list[str] = []
+    found = images_below(folder, ignored, notes)
     if not found:
         raise DataError("there is no image in this folder", wanted="at least one", where=shown(str(folder)))
     rest = "" if len(ignored) == 1 else f" and {len(ignored) - 1:,} more files"
-    notes = (f"{shown(ignored[0])}{rest} ignored: no image by name or content.",) if ignored else ()
-    return [folder / path for path in found], notes
+    if ignored:
+        notes.append(f"{shown(ignored[0])}{rest} ignored: no image by name or content.")
+    return [folder / path for path in found], tuple(notes)
