@@ -78,10 +78,25 @@ def test_notes_alone_are_no_problem(capsys, clean):
     (clean / "train" / "cat" / "again.jpg").write_bytes((clean / "train" / "cat" / "0000.jpg").read_bytes())
     (clean / "train" / "cat" / "behind.jpg ").write_bytes(encoded(scene(95), "JPEG"))
     out, err = called(capsys, 0, clean)
-    assert "1 group of copies lies inside a split (1 exact, 0 near)" in out
+    assert "1 group of copies lies inside a split (1 exact, 0 near; 2 images)" in out
+    assert "train/cat/0000.jpg = train/cat/again.jpg\n" in out
+    assert "Nothing is wrong" not in out and "all copies of an image or none" in out
     assert "__MACOSX was ignored: it is no class." in out
     assert "1 strange name, such as 'train/cat/behind.jpg ': begins or ends with a space" in out
     assert err == ""
+
+
+def test_groups_of_copies_are_named_and_the_rest_is_counted(capsys, clean):
+    cats = sorted((clean / "train" / "cat").iterdir())
+    for number, cat in enumerate(cats):
+        for copy in range(number + 1):
+            (cat.parent / f"{cat.stem}-{copy}.jpg").write_bytes(cat.read_bytes())
+    out, _ = called(capsys, 0, clean)
+    lines = [line.strip() for line in out.splitlines()]
+    place = next(number for number, line in enumerate(lines) if line.startswith("6 groups of copies lie inside"))
+    assert lines[place + 1] == "train/cat/0000-0.jpg = train/cat/0000.jpg"
+    assert lines[place + 3] == "train/cat/0004-0.jpg = train/cat/0004-1.jpg = train/cat/0004-2.jpg and 1 more"
+    assert lines[place + 6] == "and 1 more"
 
 
 def test_json_is_one_document_with_everything(capsys, faulty):
@@ -252,7 +267,8 @@ def test_a_folder_without_classes_is_checked_as_a_run_without_labels_takes_it(ca
     out, err = called(capsys, 3, flat, "--page", tmp_path / "page.html", "--write-split", tmp_path / "split.csv")
     assert "  7 images (train 7); no classes\n" in out
     assert "cut.jpg: " in out
-    assert "1 group of copies lies inside a split (1 exact, 0 near)" in out
+    assert "1 group of copies lies inside a split (1 exact, 0 near; 2 images)" in out
+    assert "again.png = same.png\n" in out
     assert "notes.txt ignored" in out
     # One class would be told as nothing to tell apart.
     assert "class, " not in out and "nothing to tell apart" not in out

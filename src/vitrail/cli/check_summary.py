@@ -11,6 +11,9 @@ from vitrail.data.check.words import counted
 
 _EXAMPLES = 10
 _NOTES = 6
+# Groups of copies inside a split, and names in each, that are shown.
+_GROUPS = 5
+_NAMES = 3
 
 
 def print_summary(findings: Findings, out: Console) -> None:
@@ -24,8 +27,12 @@ def print_summary(findings: Findings, out: Console) -> None:
         for headline, examples, number in problems:
             _line(out, f"  {headline}", style="red")
             _examples(out, examples, number)
+    elif findings.within:
+        out.print("\nNothing stops training, but there are copies.", style="bold yellow")
     else:
         out.print("\nNothing is wrong with it.", style="bold green")
+    if findings.within:
+        _say_copies(findings, out)
     if notes:
         out.print("\nNotes", style="bold")
         for note in notes[:_NOTES]:
@@ -89,9 +96,6 @@ def _problems(findings: Findings) -> Iterator[tuple[str, list[str], int]]:
 
 def _notes(findings: Findings) -> Iterator[str]:
     if findings.within:
-        exact = sum(group.kind == "exact" for group in findings.within)
-        groups = counted(len(findings.within), "group of copies lies", "groups of copies lie")
-        yield f"{groups} inside a split ({exact:,} exact, {len(findings.within) - exact:,} near)"
         for group in [group for group in findings.within if group.labels_differ and group.kind == "near"][:_EXAMPLES]:
             yield f"look alike and have two labels: {_copies(group, findings.data, labels=True)}"
     if findings.several_frames:
@@ -104,23 +108,40 @@ def _notes(findings: Findings) -> Iterator[str]:
     yield from map(printable, findings.notes)
 
 
+def _say_copies(findings: Findings, out: Console) -> None:
+    """The copies inside a split, and what they mean for images that are held out."""
+    found = findings.within
+    exact = sum(group.kind == "exact" for group in found)
+    groups = counted(len(found), "group of copies lies", "groups of copies lie")
+    images = len({(place.split, place.index) for group in found for place in group.images})
+    out.print("\nCopies", style="bold")
+    _line(out, f"  {groups} inside a split ({exact:,} exact, {len(found) - exact:,} near; {images:,} images)")
+    _examples(out, [_copies(group, findings.data) for group in found[:_GROUPS]], len(found), _GROUPS)
+    _line(
+        out,
+        "  Each copy counts again in training. What `vitrail train` holds out, and parts such as train[:90%], have all "
+        "copies of an image or none; a split made elsewhere may measure on what was learnt.",
+    )
+
+
 def _copies(group: Duplicates, data: str, *, labels: bool = False) -> str:
-    # One of each split, or of each label, says what is wrong.
+    # One of each split, or of each label, says what is wrong; then others, as far as there is room.
     seen: dict[object, Place] = {}
     for place in group.images:
         seen.setdefault(place.labels if labels else place.split, place)
+    shown = [*seen.values(), *(place for place in group.images if place not in seen.values())]
+    shown = shown[: max(len(seen), _NAMES)]
     sign = " = " if group.kind == "exact" else " ~ "
-    told = [
-        _path(one.path, data) + (f" ({printable(', '.join(one.labels))})" if labels else "") for one in seen.values()
-    ]
-    return sign.join(told)
+    told = [_path(one.path, data) + (f" ({printable(', '.join(one.labels))})" if labels else "") for one in shown]
+    more = len(group.images) - len(shown)
+    return sign.join(told) + (f" and {more:,} more" if more else "")
 
 
-def _examples(out: Console, lines: Iterable[str], number: int) -> None:
+def _examples(out: Console, lines: Iterable[str], number: int, most: int = _EXAMPLES) -> None:
     for line in lines:
         _line(out, f"      {line}")
-    if number > _EXAMPLES:
-        _line(out, f"      and {number - _EXAMPLES:,} more")
+    if number > most:
+        _line(out, f"      and {number - most:,} more")
 
 
 def _path(path: str, data: str) -> str:

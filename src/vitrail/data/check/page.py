@@ -59,7 +59,8 @@ class _Writer:
         yield self._groups(
             "within",
             "Copies inside a split",
-            "Harmless for measuring, but each copy counts again in training.",
+            "Each copy counts again in training. What training holds out, and parts such as train[:90%], have all "
+            "copies of an image or none; a split made elsewhere may not.",
             found.within,
         )
         yield self._frames()
@@ -69,10 +70,12 @@ class _Writer:
         yield f"<footer>Made by <b>vitrail data check</b>. Nothing was written into the data folder.{near}</footer>"
 
     def _header(self) -> str:
-        bad = self._findings.has_problems
-        verdict = (
-            '<span class="verdict bad">problems found</span>' if bad else '<span class="verdict fine">clean</span>'
-        )
+        if self._findings.has_problems:
+            verdict = '<span class="verdict bad">problems found</span>'
+        elif self._findings.within:
+            verdict = '<span class="verdict fine">no problems, but copies</span>'
+        else:
+            verdict = '<span class="verdict fine">clean</span>'
         splits = ", ".join(f"{text(split)} {number(count)}" for split, count in self._findings.splits.items())
         return f"<header>{LOGO}<div><h1>{text(self._findings.data)}</h1><p>{verdict} &nbsp;{splits}</p></div></header>"
 
@@ -107,7 +110,7 @@ class _Writer:
             for one in self._findings.bad[:_ROWS]
         ]
         table = _table("<th>split<th>file<th>class<th>why", rows)
-        lead = "Training stops at these. <b>--skip-bad</b> trains without them and says so."
+        lead = "Training and measuring stop at these. <b>--skip-bad</b> leaves them out and says so."
         return self._section("bad", "Files that cannot be used", lead, table, len(self._findings.bad), _ROWS)
 
     def _class_faults(self) -> str:
