@@ -17,6 +17,7 @@ from vitrail.errors import DataError, UsageError
         ({"held_out": 5}, "held_out is 5"),
         ({"workers": -1}, "workers is -1"),
         ({"workers": 1.5}, "workers is 1.5"),
+        ({"copies": "apaart"}, r"Unknown copies 'apaart'. Did you mean 'apart'"),
         ({"decoder": "pilow"}, r"Unknown decoder 'pilow'. Did you mean 'pillow'"),
     ],
 )
@@ -35,3 +36,10 @@ def test_through_json_and_back() -> None:
     assert from_json(DataConfig, json.loads(json.dumps(to_json(made))), where="file") == made
     with pytest.raises(DataError, match="the field 'data' is missing"):
         from_json(DataConfig, {}, where="file")
+
+
+def test_a_config_from_before_copies_were_looked_for_splits_as_it_did() -> None:
+    stored = to_json(DataConfig(data="digits"))
+    assert stored["copies"] == "together"
+    del stored["copies"]
+    assert from_json(DataConfig, stored, where="file").copies == "apart"

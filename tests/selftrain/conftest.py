@@ -17,7 +17,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`labelled` in class folders, `loose` without classes, and a `teacher`."""
     home = tmp_path_factory.mktemp("place")
     make_images(home / "labelled", per_class=6)
-    make_images(home / "more", per_class=9)
+    make_images(home / "more", per_class=9, first=100)
     (home / "loose" / "deep").mkdir(parents=True)
     for number, file in enumerate(sorted((home / "more").rglob("*.png"))):
         shutil.copy(file, home / "loose" / ("deep" if number % 2 else ".") / f"{number:02}.png")

@@ -1,6 +1,8 @@
 """Which images are labelled, and which are given to the teacher."""
 
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,6 +57,22 @@ def test_links_to_what_is_tested_on_are_not_given_to_the_teacher(tmp_path, place
     with pytest.warns(Notice, match="10 of the 46 unlabelled"):
         sets = open_sets(labelled, Unlabelled(data=str(tmp_path / "many")), CPU, quietly)
     assert len(sets.unlabelled) == 36
+
+
+def test_copies_of_what_is_held_out_or_tested_on_are_not_given_to_the_teacher(tmp_path, place) -> None:
+    labelled = DataConfig(data=str(make_images(tmp_path / "data")), held_out=0.25)
+    data = open_run_data(labelled, CPU, quietly)
+    assert data.held_out is not None
+    shutil.copytree(place / "loose", tmp_path / "many")
+    for index, source in enumerate((data.held_out, data.held_out, data.train)):
+        shutil.copy(source.where(index), tmp_path / "many" / f"copy-{index}.png")
+    with pytest.warns(Notice, match="2 of the 39 unlabelled images are copies"):
+        sets = open_sets(labelled, Unlabelled(data=str(tmp_path / "many")), CPU, quietly)
+    offered = {Path(sets.unlabelled.where(index)).name for index in range(len(sets.unlabelled))}
+    # A copy of what is learnt from anyway does no harm.
+    assert len(offered) == 37 and "copy-2.png" in offered and not {"copy-0.png", "copy-1.png"} & offered
+    before = open_sets(replace(labelled, copies="apart"), Unlabelled(data=str(tmp_path / "many")), CPU, quietly)
+    assert len(before.unlabelled) == 39
 
 
 def test_nested_images_are_all_found(place) -> None:

@@ -1,11 +1,14 @@
 """Exact resume: a run that was killed and went on is the run that was not, to the last bit (fault rows 13 and 14)."""
 
+import csv
 import functools
 import os
 import random
+import re
 import shutil
 import signal
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -26,14 +29,17 @@ from tests.train.tiny_run import (
     resumed,
     started,
     trained,
+    twice,
     when_free,
 )
 
 from vitrail.config import RunConfig
 from vitrail.train import checkpoint as checkpoints
+from vitrail.train.folder import RunFolder, read_run
 from vitrail.train.log import Record, Watcher
 from vitrail.train.pace import Pace
 from vitrail.train.session import Session
+from vitrail.train.start import counts, refuse_other
 from vitrail.train.stopping import Stopped
 
 IMAGES = 43
@@ -231,3 +237,45 @@ def test_the_length_that_a_time_limit_led_to_is_replayed(images, tmp_path, monke
     monkeypatch.setattr(Pace, "steps_within", lambda _pace, _limit, _step: None)
     assert trained(resumed(copy), copy).progress.steps == 30
     assert_same_run(copy, folder)
+
+
+def listed(folder: Path) -> list[list[str]]:
+    with (folder / "held_out.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_a_run_on_copies_goes_on_with_the_same_split(tmp_path) -> None:
+    photos = twice(tmp_path / "photos", per_class=6)
+    settings = config(photos, epochs=2)
+    session = started(settings, tmp_path / "whole")
+    trained(session, tmp_path / "whole")
+    with pytest.raises(Crash):
+        trained(started(settings, tmp_path / "run"), tmp_path / "run", crash_at("train", 8))
+    held = (tmp_path / "run" / "held_out.csv").read_bytes()
+    again = resumed(tmp_path / "run")
+    assert again.digest == session.digest
+    trained(again, tmp_path / "run")
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    assert (tmp_path / "run" / "held_out.csv").read_bytes() == held
+    where, *images = listed(tmp_path / "run")
+    assert where == ["where", "label"] and len(images) == counts(again.data)["held-out"]
+    assert all(Path(path).parent.name == label and Path(path).is_file() for path, label in images)
+    assert "24 groups of copies (48 images)" in " ".join(read_run(RunFolder(tmp_path / "run")).notes)
+
+
+def test_a_run_from_before_copies_were_looked_for_keeps_its_split(tmp_path) -> None:
+    settings = config(twice(tmp_path / "photos", per_class=6), epochs=2)
+    before = replace(settings, data=replace(settings.data, copies="apart"))
+    trained(started(before, tmp_path / "whole"), tmp_path / "whole")
+    with pytest.raises(Crash):
+        trained(started(before, tmp_path / "run"), tmp_path / "run", crash_at("train", 8))
+    # As it was written then.
+    folder = RunFolder(tmp_path / "run")
+    folder.config.write_text(re.sub(r'"copies": "apart",\s*', "", folder.config.read_text(encoding="utf-8")))
+    assert '"copies"' not in folder.config.read_text(encoding="utf-8")
+    folder.held_out.unlink()
+    # The same command given again goes on with it.
+    refuse_other(folder, replace(settings, train=read_run(folder).config.train))
+    trained(resumed(tmp_path / "run"), tmp_path / "run")
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+    assert listed(tmp_path / "run") == listed(tmp_path / "whole")

@@ -1,9 +1,12 @@
 """The images of a run: which are held out, which are never selected on, and what stops it before the first step."""
 
+import warnings
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
-from tests.train.tiny_run import make_images, quietly
+from tests.train.tiny_run import make_images, quietly, twice
 
 from vitrail.config import DataConfig
 from vitrail.data.sources.source import Part
@@ -164,3 +167,37 @@ def test_workers(tmp_path) -> None:
 def test_parts_of_a_split_can_be_learnt_from() -> None:
     data = opened("digits", split="train[:100]")
     assert (len(data.train), len(data.held_out), len(data.test)) == (90, 10, 359)
+
+
+def contents(source) -> set[bytes]:
+    return {bytes(source.read(index)) for index in range(len(source))}
+
+
+@pytest.mark.parametrize("split", ["train", "train[:80%]"])
+def test_no_copy_of_a_held_out_image_is_learnt_from(split, tmp_path) -> None:
+    photos = twice(tmp_path / "d")
+    with warnings.catch_warnings():
+        # A part says so itself.
+        warnings.simplefilter("ignore", Notice)
+        data = opened(photos, split=split, held_out=0.25)
+    assert not contents(data.train) & contents(data.held_out)
+    assert abs(len(data.held_out) - 0.25 * (len(data.train) + len(data.held_out))) <= 1
+    assert set(data.held_out.labels.counts()) <= {4, 6}
+    assert "48 groups of copies (96 images)" in data.copies[0] or split != "train"
+    assert data.copies[0] in data.train.notes and data.copies[0] in data.held_out.notes
+    before = opened(photos, split=split, held_out=0.25, copies="apart")
+    assert contents(before.train) & contents(before.held_out) and not before.copies
+
+
+def test_every_image_is_decoded_once(tmp_path) -> None:
+    """To find copies and to see whether it can be read: one bar that fills once."""
+    shown: list[tuple[int, int]] = []
+
+    @contextmanager
+    def checking(source):
+        done: list[int] = []
+        yield done.append
+        shown.append((sum(done), len(source)))
+
+    open_run_data(DataConfig(data=str(twice(tmp_path / "d"))), CPU, checking)
+    assert shown == [(96, 96)]

@@ -4,6 +4,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,15 +57,23 @@ def start_own_forkserver() -> None:
         PROCESSES.set_forkserver_preload(needed)
 
 
-def make_images(folder: Path, per_class: int = 12, classes: tuple[str, ...] = CLASSES) -> Path:
-    """Class folders of small PNGs; each class has its own colours, so that it can be learnt."""
+def make_images(folder: Path, per_class: int = 12, classes: tuple[str, ...] = CLASSES, first: int = 0) -> Path:
+    """Class folders of small PNGs; each class has its own colours, so that it can be learnt, and a number its image."""
     for number, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
-        for index in range(per_class):
+        for index in range(first, first + per_class):
             generator = np.random.default_rng([number, index])
             colour = np.array([60 * number, 200 - 50 * number, 128])
             pixels = np.clip(colour + generator.normal(0, 40, (12, 12, 3)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / name / f"{index:03}.png")
+    return folder
+
+
+def twice(folder: Path, per_class: int = 12) -> Path:
+    """The same class folders with every image there a second time, under another name."""
+    make_images(folder, per_class)
+    for file in sorted(folder.rglob("*.png")):
+        shutil.copy(file, file.with_name(f"again-{99 - int(file.stem):03}.png"))
     return folder
 
 

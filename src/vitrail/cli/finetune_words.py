@@ -28,6 +28,7 @@ def say_recipe(plan: "Plan", data: Sequence["RunData"], folder: "FinetuneFolder"
     lines = [
         f"[bold]{escape(config.recipe)}[/] on [bold]{escape(config.data.data)}[/]: "
         f"{len(final.train):,} images to learn from, {len(final.train.classes):,} classes",
+        *map(escape, data[0].copies),
         f"from {escape(str(config.start))}, at {times(config.model.image_size)} px",
         f"{optim.optimizer}, batch {train.batch_size}, {length} in each of {plan.runs} runs",
     ]

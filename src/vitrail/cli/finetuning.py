@@ -201,8 +201,10 @@ def refuse_other(folder: "FinetuneFolder", plan: "Plan") -> None:
     from vitrail.transfer.folder import read_plan
 
     found = read_plan(folder)
-    # Where images are read from, by how many workers and how many at a time, makes no other run.
-    data = replace(plan.config.data, workers=found.config.data.workers, root=found.config.data.root)
+    # Where images are read from, by how many workers and how many at a time, makes no other run; and it keeps copies
+    # as it was begun, perhaps before they were looked for.
+    before = found.config.data
+    data = replace(plan.config.data, workers=before.workers, root=before.root, copies=before.copies)
     train = replace(plan.config.train, micro_batch=found.config.train.micro_batch)
     known = found.config.start_fingerprint and plan.config.start_fingerprint
     wanted = replace(plan, config=replace(plan.config, data=data, train=train, start_fingerprint=known))

@@ -28,6 +28,7 @@ def say_rounds(plan: "Plan", sets: "Sets", folder: "SelftrainFolder", *, is_agai
         f"{choice.threshold:g} or more{of_each if choice.balance else ''}",
         f"[bold]{escape(plan.config.recipe)}[/] learns from them and from {len(sets.labelled.train):,} labelled ones, "
         f"against {_noise(plan)}; {plan.rounds} round{'s' if plan.rounds > 1 else ''}",
+        *map(escape, sets.labelled.copies),
         f"{'begins anew in' if is_again else 'writes'} {escape(printable(str(folder.path)))}",
     ]
     console().print("\n".join(lines) + "\n")

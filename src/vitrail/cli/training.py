@@ -242,6 +242,7 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
     lines = [
         f"[bold]{escape(config.recipe)}[/] on [bold]{escape(printable(config.data.data))}[/]: {', '.join(counts)}; "
         f"{'no labels' if config.masking else f'{len(data.train.classes):,} classes'}",
+        *map(escape, data.copies),
         f"{_network(config)}, {short_count(parameters)} parameters"
         + (f", from {escape(config.start)}" if config.start else ""),
         f"{optim.optimizer}, learning rate {optim.lr:g}, batch {train.batch_size}{at_a_time}, {length}, "

@@ -1,12 +1,13 @@
 """Which images a run learns from, and which it is measured on: values only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from vitrail.config.checks import count, positive
 from vitrail.errors import UsageError, choose
 
 Decoder = Literal["pillow", "fast"]
+CopiesKept = Literal["together", "apart"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,8 @@ class DataConfig:
     """What is learnt from; a part such as train[:1000] may be named."""
     held_out: float | None = None
     """Share of the training images to measure on; if not said, the val split, or a tenth where there is none."""
+    copies: CopiesKept = field(default="together", metadata={"left_out": "apart"})
+    """Keep copies of an image, exact and near ones, on one side of every split, or split as if there were none."""
     test: bool = True
     """Measure the model that is kept once on the test split, where there is one."""
     skip_bad: bool = False
@@ -44,6 +47,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         choose("decoder", self.decoder, get_args(Decoder))
+        choose("copies", self.copies, get_args(CopiesKept))
         if self.held_out is not None and not 0 <= self.held_out < 1:
             raise UsageError(f"held_out is {self.held_out}", wanted="a share from 0 up to 1")
         positive("few_shot_shots", self.few_shot_shots)

@@ -20,7 +20,11 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[Config], values: object, *, where: str) -> Config:
-    """Build the dataclass `kind` from parsed JSON found at `where`; fields left out take their defaults."""
+    """Build the dataclass `kind` from parsed JSON found at `where`; fields left out take their defaults.
+
+    A field that came later, and whose default is not what was done before, says in its metadata as "left_out" what a
+    file without it means.
+    """
     if not isinstance(values, dict):
         raise DataError(f"found {_named(values)}", wanted=f"an object with the fields of {kind.__name__}", where=where)
     hints = typing.get_type_hints(kind)
@@ -34,9 +38,10 @@ def from_json(kind: type[Config], values: object, *, where: str) -> Config:
     for name, field in fields.items():
         if name not in values and field.default is required and field.default_factory is required:
             raise DataError(f"the field {name!r} is missing", where=where)
+    before = {name: field.metadata["left_out"] for name, field in fields.items() if "left_out" in field.metadata}
     converted = {name: _convert(hints[name], value, f"{where}, field {name!r}") for name, value in values.items()}
     try:
-        return kind(**converted)
+        return kind(**before | converted)
     except VitrailError as error:
         raise DataError(error.came, wanted=error.wanted, where=where, fix=error.fix) from None
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vitrail.config.data import CopiesKept
 from vitrail.data.sources.classes import with_classes
 from vitrail.data.sources.files import user_path
-from vitrail.data.sources.parts import parse_part, take_part
+from vitrail.data.sources.parts import PartSpec, parse_part, take_part
 from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import canonical_split
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, notice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class OpenOptions:
     """Take a class folder without images as a class."""
     labelled: bool = True
     """Whether a folder is read as class folders, or as images of which nothing is known."""
+    copies: CopiesKept = "together"
+    """Whether a part such as "train[:98%]" has all copies of an image or none of them."""
 
 
 def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | None = None) -> Source:
@@ -37,8 +40,21 @@ def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | 
         raise UsageError(f"the data is {str(data)!r}", wanted="a path or a name")
     part = parse_part(split)
     part = replace(part, split="+".join(map(canonical_split, part.split.split("+"))))
-    source = take_part(_open_split(str(data), part.split, options), part)
+    source = _open_split(str(data), part.split, options)
+    if not part.is_whole:
+        source = _taken(source, part, options)
     return source if options.classes is None else with_classes(source, options.classes)
+
+
+def _taken(source: Source, part: PartSpec, options: OpenOptions) -> Source:
+    if options.copies == "apart":
+        return take_part(source, part)
+    from vitrail.data.copies import copies_of
+
+    copies = copies_of(source)
+    for note in copies.notes:
+        notice(note)
+    return take_part(source, part, copies.groups, copies.notes)
 
 
 def _open_split(data: str, split: str, options: OpenOptions) -> Source:

@@ -12,7 +12,8 @@ from torch import Tensor
 from vitrail.config import DataConfig, DecodePolicy, from_json
 from vitrail.data import Arrays, Labels, OpenOptions, Part, Preparation, Source, evaluation_batches, open_data
 from vitrail.data.check import preflight
-from vitrail.data.sources.parts import evenly, hold_out
+from vitrail.data.copies import hold_out_of
+from vitrail.data.sources.parts import evenly
 from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import VitrailError, notice
 from vitrail.evaluate.labels import match_classes
@@ -109,7 +110,10 @@ def _data_config(folder: Path) -> DataConfig | None:
 def _not_learnt(config: DataConfig) -> Source:
     config = replace(config, download=False)
     options = OpenOptions(
-        root=Path(config.root) if config.root else None, allow_empty=config.allow_empty, labelled=config.labelled
+        root=Path(config.root) if config.root else None,
+        allow_empty=config.allow_empty,
+        labelled=config.labelled,
+        copies=config.copies,
     )
 
     def opened(split: str) -> Source:
@@ -122,7 +126,7 @@ def _not_learnt(config: DataConfig) -> Source:
             return opened(split)
         except MissingSplit:
             continue
-    return hold_out(opened(config.split), config.held_out or _HELD_OUT)[1]
+    return hold_out_of(opened(config.split), config.held_out or _HELD_OUT, config.copies)[1]
 
 
 def _targets(model: Classifier, source: Source) -> Tensor | None:

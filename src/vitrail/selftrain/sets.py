@@ -1,7 +1,7 @@
 """The images of a self-training: labelled ones as any run opens them, and others of which nothing is known."""
 
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import torch
 from vitrail.config import DataConfig, DecodePolicy
 from vitrail.data import OpenOptions, Part, Source, open_data
 from vitrail.data.check import preflight
+from vitrail.data.copies import copies_of
 from vitrail.data.sources.files import Files
 from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.source import whole_of
@@ -56,6 +57,9 @@ def open_sets(labelled: DataConfig, unlabelled: Unlabelled, device: torch.device
     images = _open_unlabelled(labelled, unlabelled, checking)
     known = [source for source in (data.train, data.held_out, data.test) if source is not None]
     others = _others(images, known)
+    measured = [source for source in (data.held_out, data.test) if source is not None]
+    if measured and labelled.copies == "together":
+        others = _unlike(others, measured)
     origins = (
         Origin(
             data=labelled.data,
@@ -75,6 +79,7 @@ def _open_unlabelled(labelled: DataConfig, unlabelled: Unlabelled, checking: Che
         download=labelled.download,
         allow_empty=True,
         labelled=False,
+        copies=labelled.copies,
     )
     images = blind(open_data(unlabelled.data, unlabelled.split, options=options))
     with checking(images) as advance:
@@ -101,6 +106,29 @@ def _others(images: Source, known: Iterable[Source]) -> Source:
     notice(
         f"{gone:,} of the {len(images):,} unlabelled images are labelled, held out or tested on as well: the teacher "
         "does not label them."
+    )
+    return Part(whole_of(images), _numbers(images)[new], images.split)
+
+
+def _unlike(images: Source, measured: Sequence[Source]) -> Source:
+    """The images without copies of those that are measured on: a student would have seen what it is asked."""
+    joined = Joined([*map(blind, measured), images], images.split)
+    groups = copies_of(joined).groups
+    known = len(joined) - len(images)
+    new = ~np.isin(groups[known:], groups[:known])
+    gone = int((~new).sum())
+    if not gone:
+        return images
+    if gone == len(images):
+        raise UsageError(
+            f"all {gone:,} unlabelled images are copies of those that are held out or tested on",
+            wanted="others",
+            where=f"{images.name}, {images.split}",
+            fix="Name another folder, or another part with --unlabelled-split.",
+        )
+    notice(
+        f"{gone:,} of the {len(images):,} unlabelled images are copies of images that are held out or tested on: the "
+        "teacher does not label them."
     )
     return Part(whole_of(images), _numbers(images)[new], images.split)
 

@@ -26,6 +26,7 @@ from vitrail.train.folder import (
     differences,
     read_run,
     versions,
+    write_held_out,
     write_record,
 )
 from vitrail.train.length import micro_batch, total_steps
@@ -99,6 +100,12 @@ def _write_beginning(session: Session, folder: RunFolder) -> None:
             notes=_notes(session.data),
         ),
     )
+    _list_held_out(session, folder)
+
+
+def _list_held_out(session: Session, folder: RunFolder) -> None:
+    if session.data.held_out is not None and not folder.held_out.exists():
+        write_held_out(folder, session.data.held_out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +152,9 @@ def resume(
         if found is not None:
             _take_over(session, found, record, allowed)
             session.resumed_from, session.checkpoints = found.path, there
+        if processes.is_first:
+            # A run that was killed at once, or is from before this list, has none.
+            _list_held_out(session, folder)
     ensure_same(session, folder)
     return session
 
@@ -152,8 +162,9 @@ def resume(
 def refuse_other(folder: RunFolder, config: RunConfig) -> None:
     """Refuse to go on with a run under this name when another one is asked for."""
     found = read_run(folder).config
-    # Where images are read from, by how many workers and how many at a time, makes no other run.
-    data = replace(config.data, workers=found.data.workers, root=found.data.root)
+    # Where images are read from, by how many workers and how many at a time, makes no other run; and it keeps copies
+    # as it was begun, perhaps before they were looked for.
+    data = replace(config.data, workers=found.data.workers, root=found.data.root, copies=found.data.copies)
     train = replace(config.train, micro_batch=found.train.micro_batch)
     if changes := differences(to_json(found), to_json(replace(config, data=data, train=train))):
         raise UsageError(

@@ -40,7 +40,10 @@ class Look:
 def look_at(config: DataConfig) -> Look:
     """Open the training split, and see which others there are; no image is read."""
     options = OpenOptions(
-        root=Path(config.root) if config.root else None, download=config.download, allow_empty=config.allow_empty
+        root=Path(config.root) if config.root else None,
+        download=config.download,
+        allow_empty=config.allow_empty,
+        copies=config.copies,
     )
 
     def is_there(split: str) -> bool:

@@ -1,6 +1,7 @@
 """Class folders as people, archives and desktops leave them."""
 
 import os
+import socket
 import time
 import unicodedata
 from collections.abc import Iterator
@@ -375,6 +376,26 @@ def test_ten_thousand_files_open_in_a_moment(tmp_path) -> None:
     assert min(seconds(lambda: len(open_folder(tmp_path))) for _ in range(3)) < looked_at
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+def test_what_cannot_be_read_to_its_end_is_told_wherever_it_lies(labelled, tmp_path) -> None:
+    root = grow(tmp_path / "d", "a/1.jpg", "b/1.jpg")
+    # The name of a socket has to be short.
+    with socket.socket(socket.AF_UNIX) as server, pytest.MonkeyPatch.context() as here:
+        here.chdir(root)
+        server.bind("s")
+    os.mkfifo(root / "pipe")
+    os.mkfifo(root / "top.jpg")
+    os.mkfifo(root / "a" / "deep.jpg")
+    (root / "zero.png").symlink_to("/dev/zero")
+    with pytest.warns(Notice) as told:
+        source = open_data(root, options=OpenOptions(labelled=labelled))
+    assert len(source) == 2
+    for name in ("s", "pipe", "top.jpg", "a/deep.jpg", "zero.png"):
+        (note,) = [note for note in source.notes if note.startswith(f"{root / name} ")]
+        assert "a pipe, a socket or a device" in note and note in [str(one.message) for one in told]
+
+
+@pytest.mark.filterwarnings("ignore:.*copies:vitrail.errors.Notice")
 def test_the_folder_is_never_written_to(tmp_path, folder_state) -> None:
     """Everything that opens and reads, on a folder whose hash is taken before and after."""
     root = grow(tmp_path / "d", "train/a/1.jpg", "train/a/2.jpg", "train/b/1.jpg", "train/b/2.jpg", "val/a/1.jpg")
@@ -480,7 +501,8 @@ def test_splits_go_by_any_of_their_names(tmp_path) -> None:
     root = grow(tmp_path, "train/a/1.jpg", "train/b/1.jpg", "valid/b/1.jpg", "valid/b/2.jpg")
     for name in ("val", "validation", "Valid", "dev"):
         assert open_data(root, name).split == "val"
-    assert len(open_data(root, "validation[:50%]")) == 1
+    # Both are one picture.
+    assert len(open_data(root, "validation[:50%]", options=OpenOptions(copies="apart"))) == 1
 
 
 @pytest.mark.parametrize("stored", ["val", "validation"])

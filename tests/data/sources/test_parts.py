@@ -11,6 +11,7 @@ from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.parts import PartSpec, hold_out, parse_part, spread_order, take_part, without
 from vitrail.data.sources.source import Arrays, Source
 from vitrail.errors import DataError, UsageError
+from vitrail.runtime.counter import permutation, uniforms
 
 COUNTS = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any)
 
@@ -195,6 +196,83 @@ def test_too_large_a_share_is_explained() -> None:
 def test_a_share_is_between_none_and_all(share) -> None:
     with pytest.raises(UsageError, match="wanted between 0 and 1"):
         hold_out(images([5, 5]), share)
+
+
+def grouped(source: Source, share: float, seed: int = 0) -> np.ndarray:
+    """Groups of copies: about so many images are made copies of another, of any class."""
+    random = np.random.default_rng(seed)
+    groups = np.arange(len(source))
+    for index in np.flatnonzero(random.random(len(source)) < share):
+        groups[index] = groups[random.integers(0, index + 1)]
+    return groups
+
+
+@given(COUNTS)
+def test_without_copies_the_order_is_that_of_always(counts) -> None:
+    """As vitrail 0.1 computed it: splits of data without copies stay what they were."""
+    source = images(counts)
+    shuffled = permutation(2010_11929, 1, 0, len(source))
+    classes = source.labels.values[shuffled]
+    by_class = np.argsort(classes, kind="stable")
+    firsts = np.concatenate([[0], np.cumsum(source.labels.counts())[:-1]])
+    rank = np.empty(len(source), dtype=np.int64)
+    rank[by_class] = np.arange(len(source)) - firsts[classes[by_class]]
+    offset = uniforms(2010_11929, 2, 0, np.arange(len(counts)), 1)[:, 0]
+    order = shuffled[np.argsort((rank + offset[classes]) / source.labels.counts()[classes], kind="stable")]
+    assert spread_order(source).tolist() == spread_order(source, np.arange(len(source))).tolist() == order.tolist()
+
+
+@given(COUNTS, st.lists(st.integers(1, 320), max_size=4, unique=True), st.floats(0, 1), st.integers(0, 9))
+def test_parts_that_meet_share_no_copy(counts, ends, share, seed) -> None:
+    source = images(counts)
+    groups = grouped(source, share, seed)
+    stops = sorted({min(end, len(source)) for end in ends} | {0, len(source)})
+    found: list[list[int]] = []
+    for start, stop in itertools.pairwise(stops):
+        try:
+            found.append(identities(take_part(source, parse_part(f"train[{start}:{stop}]"), groups)))
+        except DataError as error:
+            assert "is empty" in str(error)
+    assert sorted(itertools.chain(*found)) == list(range(len(source)))
+    assert sum(len(set(groups[part])) for part in found) == len(set(groups))
+
+
+@pytest.mark.parametrize("copies", [2, 4])
+@pytest.mark.parametrize("share", [0.1, 0.25])
+def test_of_photos_that_are_all_there_several_times_as_many_of_each_class_are_held_out(copies, share) -> None:
+    source = images([40] * 12)
+    place = np.argsort(source.labels.values, kind="stable")
+    groups = np.empty(480, np.int64)
+    groups[place] = place.reshape(-1, copies).min(axis=1).repeat(copies)
+    rest, held = hold_out(source, share, groups)
+    assert not set(groups[identities(rest)]) & set(groups[identities(held)])
+    assert abs(len(held) - share * 480) <= copies / 2
+    assert np.abs(held.labels.counts() - share * 40).max() <= copies
+
+
+def test_a_class_that_is_one_picture_is_learnt_from() -> None:
+    source = images([30, 6])
+    few = np.flatnonzero(source.labels.values == 1)
+    for copies in (few, few[:4]):
+        groups = np.arange(36)
+        groups[copies] = copies[0]
+        for share in (0.1, 0.5):
+            assert set(copies) <= set(identities(hold_out(source, share, groups)[0]))
+
+
+def test_copies_with_two_labels_stay_together() -> None:
+    source = images([20, 20])
+    one, other = (np.flatnonzero(source.labels.values == number) for number in (0, 1))
+    groups = np.arange(40)
+    groups[np.maximum(one, other)] = np.minimum(one, other)
+    rest, held = hold_out(source, 0.25, groups)
+    assert not set(groups[identities(rest)]) & set(groups[identities(held)])
+    assert held.labels.counts().tolist() == [5, 5]
+
+
+def test_of_one_picture_alone_nothing_can_be_held_out() -> None:
+    with pytest.raises(DataError, match="all 10 images are copies of one"):
+        hold_out(images([5, 5]), 0.1, np.zeros(10, np.int64))
 
 
 def test_leaving_images_out_says_how_many_and_why() -> None:

@@ -73,11 +73,13 @@ def test_val_is_what_was_held_out_and_test_is_the_labelled_test(tmp_path) -> Non
         open_data(name, "extra")
 
 
+@pytest.mark.filterwarnings("ignore:1 group of copies:vitrail.errors.Notice")
 def test_what_lies_in_memory_can_live_on_the_device(tmp_path) -> None:
     assert can_be_resident(open_data(f"taught:{digits(tmp_path)}", "train"))
     assert can_be_resident(open_data(f"taught:{digits(tmp_path)}", "train[:50%]"))
 
 
+@pytest.mark.filterwarnings("ignore:1 group of copies:vitrail.errors.Notice")
 def test_parts_and_other_classes_keep_the_shares(tmp_path) -> None:
     source = open_data(f"taught:{digits(tmp_path)}", "train")
     part = open_data(f"taught:{tmp_path}", "train[:50%]")

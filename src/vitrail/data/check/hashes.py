@@ -51,7 +51,9 @@ def look_of(image: Image.Image) -> Look:
     """Describe an upright RGB image."""
     box = Image.Resampling.BOX
     reduced = image.resize(_REDUCED, box)
-    red, green, blue = (int(mean) for mean in np.asarray(reduced).mean(axis=(0, 1)).round())
+    # Sums by histogram are the same and take a tenth of the time.
+    sums = np.array(reduced.histogram()).reshape(3, 256) @ np.arange(256)
+    red, green, blue = (int(mean) for mean in (sums / (_REDUCED[0] * _REDUCED[1])).round())
     grey = reduced.convert("L")
     cells = np.asarray(grey.resize((_COLUMNS, _ROWS), box)).astype(np.int16)
     bits, mirrored = _bits(cells), _bits(cells[:, ::-1])
@@ -61,10 +63,15 @@ def look_of(image: Image.Image) -> Look:
         mirrored=mirrored,
         thumbnail=thumbnail,
         tint=(red - green, blue - green),
-        is_telling=min(image.size) >= _SIDE
+        is_telling=is_large_enough(image)
         and bits.bit_count() + mirrored.bit_count() >= _EDGES
         and float(detail(thumbnail).std()) >= _CONTRAST,
     )
+
+
+def is_large_enough(image: Image.Image) -> bool:
+    """Whether there are pixels enough for the look of an image to mean something."""
+    return min(image.size) >= _SIDE
 
 
 def detail(thumbnails: np.ndarray) -> np.ndarray:

@@ -1,20 +1,23 @@
 """Decode every image once and keep a short record of each."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from PIL import Image
 
 from vitrail.config.decoding import FORMATS, DecodePolicy
-from vitrail.data.check.hashes import THUMBNAIL, look_of, pixel_hash
+from vitrail.data.check.hashes import THUMBNAIL, is_large_enough, look_of, pixel_hash
 from vitrail.data.check.origin import is_in_memory
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
-from vitrail.data.decoding.decode import decode
-from vitrail.data.sources.source import Source
+from vitrail.data.decoding.decode import Decoded, decode, decode_opened, open_image
+from vitrail.data.sources.source import Encoded, Source
 from vitrail.errors import VitrailError
 
 FORMAT_NAMES = (*FORMATS, "pixels")
+# A JPEG that is reduced while it is decoded keeps at least so many pixels: four for each that its look is taken from.
+_GLANCE = (288, 256)
 RECORD = np.dtype(
     [
         ("good", "?"),
@@ -48,14 +51,18 @@ def scan(
     policy: DecodePolicy,
     workers: int | None = None,
     looks: bool = True,
+    glance: bool = False,
     advance: Advance | None = None,
 ) -> list[Scan]:
-    """Decode everything; a file that cannot be decoded is a reason in the result, never an error."""
+    """Decode everything; a file that cannot be decoded is a reason in the result, never an error.
+
+    At a `glance` large JPEGs are reduced while they are decoded, which is enough to find copies.
+    """
     scans = [Scan(np.zeros(len(source), RECORD)) for source in sources]
     pieces = [piece for number, source in enumerate(sources) for piece in pieces_of(number, np.arange(len(source)))]
     # Pixels that are in memory would only be copied into every process.
     processes = 0 if all(map(is_in_memory, sources)) else worker_count(workers, sum(map(len, sources)))
-    work = records_with_looks if looks else records_without_looks
+    work = records_at_a_glance if glance else records_with_looks if looks else records_without_looks
     for piece, (records, reasons) in over_images(
         work, sources, pieces, policy=policy, workers=processes, advance=advance
     ):
@@ -66,14 +73,19 @@ def scan(
 
 def records_with_looks(source: Source, policy: DecodePolicy, indices: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
     """Records of some images, with what finds copies that are not exact."""
-    return _records(source, policy, indices, looks=True)
+    return _records(source, policy, indices, _whole, looks=lambda _: True)
 
 
 def records_without_looks(
     source: Source, policy: DecodePolicy, indices: np.ndarray
 ) -> tuple[np.ndarray, dict[int, str]]:
     """Records of some images, for exact copies only."""
-    return _records(source, policy, indices, looks=False)
+    return _records(source, policy, indices, _whole, looks=lambda _: False)
+
+
+def records_at_a_glance(source: Source, policy: DecodePolicy, indices: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
+    """Records of some images for finding copies; sizes and pixels are those of a JPEG as it was reduced."""
+    return _records(source, policy, indices, _glance, looks=is_large_enough)
 
 
 def reason(error: BaseException) -> str:
@@ -84,7 +96,12 @@ def reason(error: BaseException) -> str:
 
 
 def _records(
-    source: Source, policy: DecodePolicy, indices: np.ndarray, *, looks: bool
+    source: Source,
+    policy: DecodePolicy,
+    indices: np.ndarray,
+    see: Callable[[Encoded, str, DecodePolicy], Decoded],
+    *,
+    looks: Callable[[Image.Image], bool],
 ) -> tuple[np.ndarray, dict[int, str]]:
     records = np.zeros(len(indices), RECORD)
     reasons: dict[int, str] = {}
@@ -93,15 +110,28 @@ def _records(
         warnings.simplefilter("ignore")
         for record, index in zip(records, map(int, indices), strict=True):
             try:
-                _fill(record, source, index, policy, looks)
+                decoded = see(source.read(index), source.where(index), policy)
+                _fill(record, decoded, looks(decoded.image))
             except Exception as error:
                 # A file that makes a decoder fail in an unforeseen way would stop training too, so it is listed.
                 reasons[index] = reason(error)
     return records, reasons
 
 
-def _fill(record: np.void, source: Source, index: int, policy: DecodePolicy, looks: bool) -> None:
-    decoded = decode(source.read(index), where=source.where(index), policy=policy)
+def _whole(encoded: Encoded, where: str, policy: DecodePolicy) -> Decoded:
+    return decode(encoded, where=where, policy=policy)
+
+
+def _glance(encoded: Encoded, where: str, policy: DecodePolicy) -> Decoded:
+    if isinstance(encoded, bytes) and encoded.startswith(b"\xff\xd8"):
+        image = open_image(encoded, where=where, policy=policy)
+        if image.format == "JPEG":
+            image.draft("RGB", _GLANCE)
+            return decode_opened(image, where=where, policy=policy)
+    return decode(encoded, where=where, policy=policy)
+
+
+def _fill(record: np.void, decoded: Decoded, looks: bool) -> None:
     image = decoded.image
     record["format"] = FORMAT_NAMES.index(decoded.format)
     record["frames"] = decoded.frames

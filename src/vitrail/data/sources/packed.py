@@ -201,6 +201,10 @@ class Packed(Source):
         """The file that holds the images."""
         return [self._pixels]
 
+    def checksum(self, index: int) -> int:
+        """The CRC-32 of the bytes of an image, which is known without reading them."""
+        return int(self._index.checksums[index])
+
     def damaged(self) -> list[int]:
         """Images whose bytes are not what was written."""
         return [index for index in range(len(self)) if self._is_damaged(index)]

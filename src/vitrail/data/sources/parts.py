@@ -45,16 +45,20 @@ def parse_part(text: str) -> PartSpec:
     return part
 
 
-def take_part(source: Source, part: PartSpec) -> Source:
+def take_part(source: Source, part: PartSpec, copies: np.ndarray | None = None, notes: tuple[str, ...] = ()) -> Source:
     """The images of a part: a stretch of an order in which every class is spread evenly.
 
     So any beginning holds every class in proportion (give or take one image, or a few of a class that outweighs many
-    others), two parts that meet share no image, and the same text means the same images everywhere.
+    others), two parts that meet share no image, and the same text means the same images everywhere. Of images that
+    share a number of `copies` either all are in a part or none: its ends move to where no group is cut.
     """
     if part.is_whole:
         return source
-    start = _position(part.start, len(source), 0)
-    stop = _position(part.stop, len(source), len(source))
+    order = spread_order(source, copies)
+    start, stop = (
+        _uncut(order, copies, _position(end, len(source), default))
+        for end, default in ((part.start, 0), (part.stop, len(source)))
+    )
     if start >= stop:
         raise DataError(
             f"{part} is empty: {len(source)} images, from {start} to {stop}",
@@ -62,15 +66,27 @@ def take_part(source: Source, part: PartSpec) -> Source:
             where=source.name,
         )
     # Kept in the order of the whole, so that reading goes along the disk.
-    return Part(source, np.sort(spread_order(source)[start:stop]), str(part))
+    return Part(source, np.sort(order[start:stop]), str(part), notes)
 
 
-def hold_out(source: Source, share: float) -> tuple[Source, Source]:
-    """Split into (the rest, a held-out share); a class that would have nothing left to learn from is an error."""
+def hold_out(
+    source: Source, share: float, copies: np.ndarray | None = None, notes: tuple[str, ...] = ()
+) -> tuple[Source, Source]:
+    """Split into (the rest, a held-out share); a class that would have nothing left to learn from is an error.
+
+    Images that share a number of `copies` stay on one side.
+    """
     if not 0 < share < 1:
         raise UsageError(f"the held-out share is {share}", wanted="between 0 and 1")
-    order = spread_order(source)
-    cut = len(source) - max(1, round(share * len(source)))
+    order = spread_order(source, copies)
+    cut = _uncut(order, copies, len(source) - max(1, round(share * len(source))))
+    if cut == len(source):
+        raise DataError(
+            f"all {len(source):,} images are copies of one",
+            wanted="two or more different images to hold some out",
+            where=source.name,
+            fix="Measure on a val/ folder of your own.",
+        )
     counts = source.labels.counts()
     alone = np.flatnonzero(counts == 1)
     if not source.labels.is_multi and len(alone):
@@ -81,7 +97,7 @@ def hold_out(source: Source, share: float) -> tuple[Source, Source]:
             fix="Add images, or measure on a val/ folder of your own.",
         )
     name = f"{100 * share:g}%"
-    rest = Part(source, np.sort(order[:cut]), f"{source.split} without {name}")
+    rest = Part(source, np.sort(order[:cut]), f"{source.split} without {name}", notes)
     unlearnt = np.flatnonzero((counts > 0) & (rest.labels.counts() == 0))
     if not source.labels.is_multi and len(unlearnt):
         raise DataError(
@@ -89,22 +105,45 @@ def hold_out(source: Source, share: float) -> tuple[Source, Source]:
             wanted="a smaller share",
             where=source.name,
         )
-    return rest, Part(source, np.sort(order[cut:]), f"{source.split}, held-out {name}")
+    return rest, Part(source, np.sort(order[cut:]), f"{source.split}, held-out {name}", notes)
 
 
-def spread_order(source: Source) -> np.ndarray:
-    """An order of the images whose every stretch is balanced: the k-th of a class's n images stands at (k + u) / n."""
+def spread_order(source: Source, copies: np.ndarray | None = None) -> np.ndarray:
+    """An order of the images whose every stretch is balanced: the k-th of a class's n images stands at (k + u) / n.
+
+    Images that share a number of `copies` (the place of the first of them) stand side by side, where that one stands;
+    more than half of a class stands in front, where it is learnt from. Without copies they change nothing.
+    """
+    everything = np.arange(len(source))
+    groups = everything if copies is None else copies
     shuffled = permutation(_SEED, _WITHIN_CLASS, 0, len(source))
-    if source.labels.is_multi:
-        return shuffled
-    classes = source.labels.values[shuffled]
-    by_class = np.argsort(classes, kind="stable")
-    counts = source.labels.counts()
-    firsts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    rank = np.empty(len(source), dtype=np.int64)
-    rank[by_class] = np.arange(len(source)) - firsts[classes[by_class]]
+    firsts = shuffled[groups[shuffled] == shuffled]
+    if not source.labels.is_multi:
+        firsts = firsts[np.argsort(_places(source, firsts, np.bincount(groups)[firsts]), kind="stable")]
+    place = np.empty(len(source), dtype=np.int64)
+    place[firsts] = np.arange(len(firsts))
+    return np.argsort(place[groups], kind="stable")
+
+
+def _places(source: Source, firsts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Where each group stands among those of its class, from 0 to 1; the first image says which class that is."""
+    classes = source.labels.values[firsts]
+    counts = np.bincount(classes, sizes, minlength=source.labels.num_classes).astype(np.int64)
+    is_most = (sizes > 1) & (2 * sizes > counts[classes])
+    by_class = np.lexsort((~is_most, classes))
+    before = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    rank = np.empty(len(firsts), dtype=np.int64)
+    rank[by_class] = np.cumsum(sizes[by_class]) - sizes[by_class] - before[classes[by_class]]
     offset = uniforms(_SEED, _BETWEEN_CLASSES, 0, np.arange(source.labels.num_classes), 1)[:, 0]
-    return shuffled[np.argsort((rank + offset[classes]) / counts[classes], kind="stable")]
+    return np.where(is_most, 0, (rank + offset[classes] * sizes) / counts[classes])
+
+
+def _uncut(order: np.ndarray, copies: np.ndarray | None, at: int) -> int:
+    """The place nearest to `at`, but neither end, where an order can be cut without cutting a group of copies."""
+    if copies is None or at in (0, len(order)):
+        return at
+    inner = np.flatnonzero(np.diff(copies[order])) + 1
+    return int(inner[np.abs(inner - at).argmin()]) if len(inner) else len(order)
 
 
 def evenly(count: int, most: int) -> np.ndarray:

@@ -180,6 +180,8 @@ def _opened(origin: Origin, options: OpenOptions, *, labelled: bool = True) -> S
         download=options.download,
         allow_empty=origin.allow_empty or options.allow_empty,
         labelled=labelled,
+        # Images are numbers in the whole, whatever part of it was named.
+        copies="apart",
     )
     return open_data(origin.data, origin.split, options=how)
 
