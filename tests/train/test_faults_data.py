@@ -200,8 +200,8 @@ def test_a_file_that_was_added(own_images, stopped_run):
 
 
 def test_a_file_that_was_replaced(own_images, stopped_run):
-    for path in own_images.rglob("*.png"):
-        Image.fromarray(np.zeros((30, 30, 3), dtype=np.uint8)).save(path)
+    for shade, path in enumerate(own_images.rglob("*.png")):
+        Image.fromarray(np.full((30, 30, 3), shade, dtype=np.uint8)).save(path)
     with pytest.raises(UsageError, match=r"data: 43 training images .*then, 43 training images .*now, not the same"):
         resumed(stopped_run)
 
