@@ -7,6 +7,7 @@ import pytest
 from tests.serve.http.fakes import FACTS, LABELS, serving
 
 from vitrail.serve.engine import Refused, Reply
+from vitrail.serve.http import connection
 from vitrail.serve.http.page_files import read_page
 
 
@@ -188,8 +189,9 @@ def test_readiness_follows_the_engine(state, status) -> None:
     asyncio.run(run())
 
 
-def test_a_client_that_leaves_while_it_waits_drops_its_work() -> None:
+def test_a_client_that_leaves_while_it_waits_drops_its_work(monkeypatch) -> None:
     """Row 26: the engine's question is cancelled, and nobody else's."""
+    monkeypatch.setattr(connection, "_LEFT_SECONDS", 0.05)
 
     async def run() -> None:
         async with serving() as server:

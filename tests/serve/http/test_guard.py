@@ -36,6 +36,27 @@ def test_another_name_is_refused(host) -> None:
     assert "--allow-host" in answer.json["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("authority", "host", "status"),
+    [
+        ("evil.example", "localhost", 421),
+        ("localhost@evil.example", "localhost", 421),
+        ("evil.example@localhost", "localhost", 421),
+        ("localhost.evil.example:8265", "localhost", 421),
+        ("localhost:8265", "localhost", 200),
+        ("localhost", "evil.example", 200),
+    ],
+)
+def test_a_host_in_the_target_counts_and_the_header_beside_it_does_not(authority, host, status) -> None:
+    assert ask("GET", f"http://{authority}/v1/model", {"Host": host}).status == status
+
+
+def test_a_page_is_compared_with_the_host_in_the_target() -> None:
+    target, headers = "http://localhost/v1/predictions", {"Host": "my.proxy", "Origin": "http://my.proxy"}
+    answer = ask("POST", target, headers, allow_host=("my.proxy",))
+    assert (answer.status, answer.code) == (403, "cross_site")
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8265", "127.0.0.1", "[::1]:1", "my.proxy", "my.proxy:443"])
 def test_own_names_are_accepted(host) -> None:
     assert ask("GET", "/v1/model", {"Host": host}, allow_host=("my.proxy",)).status == 200
