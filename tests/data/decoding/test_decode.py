@@ -326,3 +326,30 @@ def test_a_jpeg_that_goes_over_its_pixels_again_and_again_is_refused() -> None:
 def test_too_many_pixels_are_an_error_of_their_own() -> None:
     with pytest.raises(TooManyPixels, match="36 x 24 pixels; wanted at most 100"):
         decode(encoded(Image.fromarray(photo()), "PNG"), policy=DecodePolicy(max_pixels=100))
+
+
+def test_transparency_is_laid_over_the_background_row_by_row_as_at_once(monkeypatch) -> None:
+    layers = np.random.default_rng(0).integers(0, 256, (37, 23, 4), dtype=np.uint8)
+    blob = encoded(Image.fromarray(layers), "PNG")
+    behind = Image.new("RGBA", (23, 37), (*BLUE, 255))
+    whole = np.asarray(Image.alpha_composite(behind, Image.fromarray(layers)).convert("RGB"))
+    for at_once in (1, 23 * 5, 2**20):
+        monkeypatch.setattr(decoding, "_PIXELS_AT_ONCE", at_once)
+        assert np.array_equal(seen(blob, background=BLUE), whole)
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "part"),
+    [
+        ("PNG", 33, b"\0\0\0\0aaAa" + zlib.crc32(b"aaAa").to_bytes(4, "big")),
+        ("JPEG", 2, b"\xff\xfe\0\2"),
+        ("JPEG", 2, b"\xff"),
+    ],
+)
+def test_a_file_that_is_cut_into_tiny_parts_is_refused_before_they_are_read(kind, place, part) -> None:
+    """A megabyte of them kept a decoder busy for two seconds."""
+    blob = encoded(Image.fromarray(photo()), kind)
+    few, many = (blob[:place] + part * count + blob[place:] for count in (100, 20_000))
+    assert np.array_equal(seen(few), seen(blob))
+    with pytest.raises(DataError, match="tiny parts"):
+        open_image(many)

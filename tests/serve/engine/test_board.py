@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from vitrail.predict.predictor import Prepared
-from vitrail.serve.engine.board import Board, Task
+from vitrail.serve.engine.board import _SECONDS_A_PIXEL, Board, Task
 from vitrail.serve.engine.watch import Watch
+from vitrail.serve.looks.prepare import Weight
 
 IMAGE = Prepared(np.zeros((3, 2, 2), dtype=np.float32), np.zeros((2, 2, 3), dtype=np.uint8), 1)
 FOREVER = 1e12
@@ -152,3 +153,65 @@ def test_the_watch_knows_the_oldest_piece_of_work() -> None:
         now[0] = 3.0
         assert watch.longest() == 3.0
     assert watch.longest() == 0
+
+
+def weight(pixels: int, kind: str = "WEBP") -> Weight:
+    return Weight(kind, pixels, is_heavy=True)
+
+
+def test_dear_images_wait_for_as_long_as_agreed_and_others_do_not_wait_for_them() -> None:
+    made = board()
+    pixels = round(0.6 / _SECONDS_A_PIXEL)
+    assert [made.set_aside(task(number), weight(pixels), 1.0) for number in range(2)] == [0.0, 0.0]
+    assert made.set_aside(task(2), weight(pixels), 1.0) == pytest.approx(1.2)
+    made.add(task(3))
+    decode(made, 1)
+    assert numbers(made.next_work()) == [3]
+    made.decoded(made.next_heavy(10**9), IMAGE)
+    assert numbers(made.next_work()) == [0]
+    assert made.set_aside(task(4), weight(pixels), 1.0) == 0.0
+    assert board().set_aside(task(5), weight(10**12), 1.0) == 0.0, "an empty queue takes any"
+
+
+def test_dear_images_that_are_decoded_together_have_no_more_pixels_than_agreed() -> None:
+    made = board()
+    for number, pixels in enumerate([30, 20, 60, 1]):
+        made.set_aside(task(number), weight(pixels), 1.0)
+    first, second = made.next_heavy(50), made.next_heavy(50)
+    assert numbers([first, second]) == [0, 1]
+    assert in_time(made.next_heavy, 50) is None
+    made.decoded(second, IMAGE)
+    assert in_time(made.next_heavy, 50) is None
+    # Both calls above still wait. One of them takes the largest, which is decoded alone.
+    made.decoded(first, None)
+    assert numbers(made.next_work()) == [1]
+
+
+def test_a_dear_image_that_nobody_waits_for_is_not_decoded() -> None:
+    made = board()
+    for number in range(3):
+        made.receive(task(number, deadline=0.0 if number == 1 else FOREVER))
+        made.set_aside(made.next_to_weigh(), weight(1), 1.0)
+    made.cancel(0)
+    assert made.next_heavy(10**9).number == 2
+
+
+def test_one_that_is_cancelled_before_it_was_weighed_is_not_decoded() -> None:
+    made = board()
+    made.receive(task(0))
+    made.cancel(0)
+    made.add(made.next_to_weigh())
+    made.add(task(1))
+    assert made.next_to_decode().number == 1
+
+
+def test_what_dear_images_take_is_learnt_for_each_format() -> None:
+    made = board()
+    for _ in range(30):
+        made.measured(weight(1000), 5.0)
+    made.set_aside(task(0), weight(1000), 1.0)
+    assert made.set_aside(task(1), weight(1000), 1.0) == pytest.approx(5.0, rel=0.01)
+    other = board()
+    other.measured(weight(1000), 5.0)
+    other.set_aside(task(0), weight(1000, "JPEG"), 1.0)
+    assert other.set_aside(task(1), weight(1000, "JPEG"), 1.0) == 0.0

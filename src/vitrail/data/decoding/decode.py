@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from vitrail.config.decoding import FORMATS, DecodePolicy
-from vitrail.data.decoding.jpeg import count_scans
+from vitrail.data.decoding.jpeg import count_scans, count_segments
 from vitrail.data.sources.source import Encoded
 from vitrail.errors import DataError, TooManyPixels
 
@@ -32,9 +32,11 @@ DEFAULT_POLICY = DecodePolicy()
 # Pillow opens an MPO as the JPEG it begins with.
 _OPENED = tuple(name for name in FORMATS if name != "MPO")
 # What is cheap to write and dear to read: encoders make a dozen scans, and nobody needs to know of more pages.
-_MOST_SCANS, _MOST_PAGES = 50, 1000
+_MOST_SCANS, _MOST_PAGES, _MOST_PARTS = 50, 1000, 10_000
 _JPEGS = ("JPEG", "MPO")
+_PNG = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
+_PIXELS_AT_ONCE = 2**20
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -91,6 +93,8 @@ def open_image(encoded: bytes, *, where: str = "image", policy: DecodePolicy = D
     if not encoded:
         raise DataError("the file is empty", wanted="an image", where=where)
     _settle_pillow(policy)
+    if _parts(encoded) > _MOST_PARTS:
+        raise DataError("the file is cut into tiny parts", wanted=f"at most {_MOST_PARTS:,}", where=where)
     with _named("image", where, policy):
         try:
             image = Image.open(io.BytesIO(encoded), formats=_OPENED)
@@ -103,6 +107,17 @@ def open_image(encoded: bytes, *, where: str = "image", policy: DecodePolicy = D
             "the JPEG makes its decoder begin again and again", wanted=f"at most {_MOST_SCANS} scans", where=where
         )
     return image
+
+
+def _parts(encoded: bytes) -> int:
+    """How many pieces a JPEG has before its pixels, or a PNG altogether: each takes Pillow some microseconds."""
+    if encoded.startswith(b"\xff\xd8"):
+        return count_segments(encoded, _MOST_PARTS)
+    place, chunks = len(_PNG), 0
+    while chunks <= _MOST_PARTS and encoded.startswith(_PNG) and place + 8 <= len(encoded):
+        place += 12 + int.from_bytes(encoded[place : place + 4], "big")
+        chunks += 1
+    return chunks
 
 
 def check_size(height: int, width: int, *, where: str, policy: DecodePolicy) -> None:
@@ -164,10 +179,19 @@ def _in_mode(image: Image.Image, mode: Mode, policy: DecodePolicy, where: str) -
     if image.mode in _FIRST_TO:
         image = image.convert(_FIRST_TO[image.mode])
     if image.has_transparency_data:
-        layer = image.convert("RGBA")
-        behind = Image.new("RGBA", layer.size, (*policy.background, 255))
-        return Image.alpha_composite(behind, layer).convert(mode)
+        return _opaque(image, mode, policy)
     return image if image.mode == mode else image.convert(mode)
+
+
+def _opaque(image: Image.Image, mode: Mode, policy: DecodePolicy) -> Image.Image:
+    """Lay an image over the background, some rows at a time: the layers of a whole one take four times its memory."""
+    shown = Image.new(mode, image.size)
+    rows = max(1, _PIXELS_AT_ONCE // image.width)
+    for top in range(0, image.height, rows):
+        layer = image.crop((0, top, image.width, min(top + rows, image.height))).convert("RGBA")
+        behind = Image.new("RGBA", layer.size, (*policy.background, 255))
+        shown.paste(Image.alpha_composite(behind, layer).convert(mode), (0, top))
+    return shown
 
 
 def _from_16_bit(image: Image.Image) -> Image.Image:

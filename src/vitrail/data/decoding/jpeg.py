@@ -59,6 +59,20 @@ def read_jpeg_header(encoded: bytes) -> JpegHeader | None:
     )
 
 
+def count_segments(encoded: bytes, at_most: int) -> int:
+    """How many steps lead to the first scan, filling included; counting stops above `at_most`."""
+    place, steps = 2, 0
+    while steps <= at_most and encoded[place : place + 1] == b"\xff" and place + 1 < len(encoded):
+        steps += 1
+        marker = encoded[place + 1]
+        if marker == _SCAN:
+            break
+        is_alone = marker in _ALONE or marker in _MISPLACED
+        length = 0 if is_alone else int.from_bytes(encoded[place + 2 : place + 4], "big")
+        place += 1 if marker == 0xFF else 2 + length
+    return steps
+
+
 def count_scans(encoded: bytes, at_most: int) -> int:
     """How often the decoder will go over all pixels; counting stops above `at_most`."""
     place, scans = 2, 0

@@ -1,5 +1,6 @@
 """What the threads of the worker do: decode images, run the model over batches, look at one thing at a time."""
 
+import math
 import os
 import sys
 import time
@@ -12,12 +13,13 @@ from vitrail.config.serve import ServeConfig
 from vitrail.errors import DataError, TooManyPixels, UsageError, VitrailError
 from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.board import Board, Task
+from vitrail.serve.engine.heavy import HeavyDecoder
 from vitrail.serve.engine.watch import Watch
 from vitrail.serve.looks.answers import answer
 from vitrail.serve.looks.kinds import BATCHED
 from vitrail.serve.looks.loaded import Loaded
 from vitrail.serve.looks.look import look
-from vitrail.serve.looks.prepare import prepare
+from vitrail.serve.looks.prepare import prepare, weigh
 from vitrail.serve.looks.reply import NotAvailable, Reply, error_reply, json_reply
 
 Send = Callable[..., None]
@@ -54,12 +56,32 @@ class Computer:
         self._limit_batch()
         return self._seconds_each
 
+    def weigh_forever(self) -> None:
+        """The thread that looks at what has come, so that what is refused for its size has not waited for others."""
+        while True:
+            task = self._board.next_to_weigh()
+            with self._watch.working():
+                if not self._is_set_aside(task):
+                    self._board.add(task)
+
     def decode_forever(self) -> None:
         """A thread that decodes."""
         while True:
             task = self._board.next_to_decode()
             with self._watch.working():
                 image = self._decoded(task)
+            self._board.decoded(task, image)
+
+    def decode_heavy_forever(self) -> None:
+        """A thread that lets a process decode what would hold up the others."""
+        decoder = HeavyDecoder(self._loaded)
+        while True:
+            task = self._board.next_heavy(self._config.max_pixels)
+            assert task.weight is not None, "only such are set aside"
+            started = time.monotonic()
+            seconds = min(task.deadline - started, self._config.wedged)
+            image = self._decoded(task, lambda body, seconds=seconds: decoder.prepare(body, seconds))
+            self._board.measured(task.weight, time.monotonic() - started)
             self._board.decoded(task, image)
 
     def compute_forever(self) -> None:
@@ -72,10 +94,27 @@ class Computer:
                 else:
                     self._look(tasks[0])
 
-    def _decoded(self, task: Task) -> Prepared | None:
+    def _is_set_aside(self, task: Task) -> bool:
+        """Whether an image is too dear to be decoded here; it then waits for others of its kind, or is refused."""
+        try:
+            weight = weigh(self._loaded, task.body)
+        except Exception:
+            return False  # What is wrong is said where it is decoded.
+        if not weight.is_heavy:
+            return False
+        waits = self._board.set_aside(task, weight, self._config.queue_seconds)
+        if waits:
+            again = max(1, math.ceil(waits - self._config.queue_seconds))
+            message = (
+                f"As many large images wait as can be decoded in time; ask again in {again} s, or send a smaller one."
+            )
+            self._reply(task, error_reply(503, "busy", message, {"Retry-After": str(again)}))
+        return True
+
+    def _decoded(self, task: Task, decode: Callable[[bytes], Prepared] | None = None) -> Prepared | None:
         started = time.monotonic()
         try:
-            image = prepare(self._loaded, task.body)
+            image = prepare(self._loaded, task.body) if decode is None else decode(task.body)
         except DataError as error:
             self._reply(task, _unreadable(error))
             return None
@@ -156,7 +195,8 @@ class Computer:
         self._send({**header, "headers": reply.headers, "spent": spent or {}}, reply.body)
 
     def _tell(self, tasks: list[Task], lane: str) -> None:
-        since = min(task.asked for task in tasks)
+        # How long an image waited for others that were set aside says nothing of the queue.
+        since = min(task.asked if task.weight is None else task.ready_at for task in tasks)
         self._send({"is": "done", "lane": lane, "count": len(tasks), "since": since, "ended": time.monotonic()})
 
 

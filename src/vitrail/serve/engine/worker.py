@@ -25,7 +25,7 @@ from vitrail.serve.engine.frames import FrameError, packed, read_frame
 from vitrail.serve.engine.watch import Watch
 from vitrail.serve.looks.loaded import Loaded, load
 
-_MOST_DECODERS = 8
+_MOST_DECODERS, _MOST_HEAVY = 8, 4
 _LONGEST_SILENCE = 1.0
 # A look is several passes through the network, in torch.
 _PASSES_OF_A_LOOK = 10
@@ -65,8 +65,11 @@ class Worker:
             {"is": "ready", "seconds": seconds, "look_seconds": seconds * _PASSES_OF_A_LOOK},
             json.dumps(loaded.facts).encode(),
         )
+        _start(computer.weigh_forever)
         for _ in range(min(_MOST_DECODERS, usable_cores())):
             _start(computer.decode_forever)
+        for _ in range(min(_MOST_HEAVY, usable_cores())):
+            _start(computer.decode_heavy_forever)
         _start(self._load_network, loaded, board)
         computer.compute_forever()
 
@@ -100,7 +103,7 @@ def _take(board: Board, header: dict[str, Any], body: bytes) -> None:
     """Do what the server says."""
     if header.get("do") == "job":
         number, asked, deadline = header["number"], header["asked"], header["deadline"]
-        board.add(Task(number, header["kind"], header["options"], body, asked, deadline))
+        board.receive(Task(number, header["kind"], header["options"], body, asked, deadline))
     elif header.get("do") == "cancel":
         board.cancel(header["number"])
     else:

@@ -25,7 +25,7 @@ _ERRORS = {
     413: "The body or the image is too large.",
     415: "The body is no image.",
     421: "The host is not known.",
-    503: "The server is busy, starting or ending; ask again.",
+    503: "The server is busy, has enough large images to decode, starts or ends; ask again.",
 }
 
 
@@ -80,7 +80,8 @@ def _operation(endpoint: Endpoint, config: ServeConfig, facts: Facts | None) -> 
         image = {"schema": {"type": "string", "format": "binary", "minLength": 1}}
         operation["requestBody"] = {
             "required": True,
-            "description": f"The image file itself, at most {config.max_bytes:,} bytes, or a data URL as text.",
+            "description": f"The image file itself, or a data URL as text; at most {config.max_bytes:,} bytes and "
+            f"{config.max_pixels:,} pixels.",
             "content": {
                 "image/*": image,
                 "application/octet-stream": image,

@@ -1,0 +1,122 @@
+"""Images that are dear to decode: answered as others are, and in nobody's way."""
+
+import asyncio
+import io
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.serve.engine.test_engine import ask, running, source  # noqa: F401
+from tests.serve.looks.served import logits_of, model_folder, photo
+
+from vitrail.config.serve import ServeConfig
+from vitrail.errors import DataError, TooManyPixels
+from vitrail.serve.engine.heavy import HeavyDecoder
+from vitrail.serve.looks.loaded import load
+from vitrail.serve.looks.prepare import prepare, weigh
+
+
+def large(kind: str = "WEBP", mode: str = "RGB", side: int = 2100, *, opaque: bool = False) -> bytes:
+    """A file of a few bytes, or kilobytes, that stands for more than four million pixels."""
+    file = io.BytesIO()
+    tiny = Image.frombytes(mode, (2, 2), bytes(range(0, 240, 240 // (4 * len(mode))))[: 4 * len(mode)])
+    image = Image.new(mode, (side, side))
+    image.paste(tiny.resize((64, 64)), (side // 2, side // 2))
+    if opaque:
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    image.save(file, kind, **({"lossless": True} if kind == "WEBP" else {}))
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    folder = model_folder(tmp_path_factory.mktemp("heavy") / "model")
+    return load(ServeConfig(source=str(folder), backend="torch", max_pixels=5_000_000))
+
+
+@pytest.fixture(scope="module")
+def decoder(loaded):
+    made = HeavyDecoder(loaded)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_heavy"),
+    [
+        (photo(), False),
+        (large(side=2000), False),
+        (large(), True),
+        (large("PNG", "RGBA"), True),
+        (large("GIF", "L"), True),
+        (photo(size=(700, 700)), True),
+        (b"P6\n#" + b" " * 2**21 + b"\n2 2\n255\n" + bytes(12), True),
+    ],
+    ids=["small", "just small", "WebP", "PNG", "GIF", "many bytes", "a long header"],
+)
+def test_the_header_and_the_size_tell_what_is_dear(loaded, body, is_heavy) -> None:
+    assert weigh(loaded, body).is_heavy == is_heavy
+
+
+@pytest.mark.parametrize("body", [large(), large("WEBP", "RGBA"), large("PNG", "RGBA"), large("JPEG"), photo()])
+def test_another_process_prepares_the_same_numbers(loaded, decoder, body) -> None:
+    expected, found = prepare(loaded, body), decoder.prepare(body, 60)
+    assert np.array_equal(found.pixels, expected.pixels)
+    assert np.array_equal(found.seen, expected.seen)
+    assert (found.seen.dtype, found.frames) == (expected.seen.dtype, expected.frames)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(large(side=2300), TooManyPixels), (large("PNG")[:-3000], DataError), (b"<svg/>", DataError)]
+)
+def test_what_is_wrong_is_said_in_the_same_words(loaded, decoder, body, kind) -> None:
+    with pytest.raises(DataError) as here:
+        prepare(loaded, body)
+    with pytest.raises(DataError) as there:
+        decoder.prepare(body, 60)
+    assert type(there.value) is type(here.value) is kind
+    assert str(there.value) == str(here.value)
+
+
+def test_a_decoder_that_takes_too_long_is_ended_and_another_is_started(loaded, decoder) -> None:
+    decoder.prepare(photo(), 60)
+    first = decoder._process.pid
+    began = time.monotonic()
+    with pytest.raises(DataError, match="too long"):
+        decoder.prepare(large("PNG", "RGBA"), 0.001)
+    assert time.monotonic() - began < 10
+    assert np.array_equal(decoder.prepare(photo(), 60).pixels, prepare(loaded, photo()).pixels)
+    assert decoder._process.pid != first
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+def test_small_images_are_answered_while_many_dear_ones_come(source) -> None:  # noqa: F811
+    """Forty callers with 47.6 million pixels in 1.9 KB each kept everybody else from an answer."""
+    bomb = large("PNG", "RGBA", 2500)
+
+    async def scenario():
+        async with running(source, queue_seconds=0.5, deadline=60) as engine:
+            bombs = [asyncio.ensure_future(ask(engine, bomb, logits=True)) for _ in range(8)]
+            await asyncio.sleep(0.05)
+            smalls = [await ask(engine, logits=True) for _ in range(5)]
+            undone = sum(not one.done() for one in bombs)
+            return smalls, undone, await asyncio.gather(*bombs)
+
+    smalls, undone, replies = asyncio.run(scenario())
+    assert [one.status for one in smalls] == [200] * 5
+    assert undone, "nobody waited for all of them"
+    answered = [json.loads(one.body)["logits"] for one in replies if one.status == 200]
+    refused = [one for one in replies if one.status == 503]
+    assert answered
+    assert refused
+    assert len(answered) + len(refused) == 8
+    expected = logits_of(0, large("PNG", "RGBA", 2500, opaque=True))
+    for logits in answered:
+        assert np.abs(np.array(logits) - expected).max() < 1e-4
+    for one in refused:
+        assert int(one.headers["Retry-After"]) >= 1
+        assert json.loads(one.body)["error"]["code"] == "busy"
