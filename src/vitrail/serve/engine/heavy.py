@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -124,6 +125,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_COURTESY)
+    # Where memory runs out, Linux ends this process and not the one of the model.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     answers = os.fdopen(os.dup(1), "wb")
     # What libraries print belongs into the log.
     os.dup2(2, 1)

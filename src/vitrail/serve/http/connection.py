@@ -311,6 +311,6 @@ def make_room(connections: set[Any], newcomer: Connection) -> bool:
         return True
     ranked = [(rank, place) for place, one in enumerate(others) if (rank := one.dispensable()) is not None]
     # Several, so that not everyone who comes has to look through all of them.
-    for _, place in heapq.nsmallest(1 + MOST_CONNECTIONS // 50, ranked):
+    for _, place in heapq.nsmallest(1 + MOST_CONNECTIONS // 250, ranked):
         others[place].make_way()
     return bool(ranked)
