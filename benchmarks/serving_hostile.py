@@ -94,8 +94,8 @@ async def beside_a_crowd(server: Server, kind: str, image: bytes, seconds: float
     return f"| {_CROWD:,} {kind} | {' | '.join(cells)} |"
 
 
-async def bomb(port: int, body: bytes, is_over: asyncio.Event, seen: collections.Counter[str]) -> None:
-    """One caller who sends bombs as fast as they are answered."""
+async def bomb(port: int, body: bytes, pause: float, is_over: asyncio.Event, seen: collections.Counter[str]) -> None:
+    """One caller who sends one bomb after the other."""
     head = f"POST /v1/predictions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     while not is_over.is_set():
         try:
@@ -107,8 +107,7 @@ async def bomb(port: int, body: bytes, is_over: asyncio.Event, seen: collections
                     headers = dict(line.split(": ", 1) for line in lines[1:] if line)
                     await reader.readexactly(int(headers["content-length"]))
                 seen[lines[0].split()[1]] += 1
-                # As fast as a loop that does not heed Retry-After, and yet not faster than this machine can write.
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(pause)
             writer.close()
         except (OSError, EOFError, TimeoutError):
             seen["lost"] += 1
@@ -119,7 +118,8 @@ async def beside_bombs(server: Server, options: argparse.Namespace, callers: int
     """A row of the table: small images at a steady rate beside callers who send bombs."""
     is_over, seen, made = asyncio.Event(), collections.Counter(), bombs()
     throwing = [
-        asyncio.ensure_future(bomb(server.port, made[number % len(made)], is_over, seen)) for number in range(callers)
+        asyncio.ensure_future(bomb(server.port, made[number % len(made)], options.pause, is_over, seen))
+        for number in range(callers)
     ]
 
     def ask() -> dict:
@@ -148,6 +148,7 @@ def main() -> None:
     parser.add_argument("--images", type=Path, required=True, help="a folder of small JPEG files")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each row")
     parser.add_argument("--rate", type=float, default=5.0, help="of small images per second beside bombs")
+    parser.add_argument("--pause", type=float, default=1.0, help="of a bomber after an answer; 1 heeds Retry-After")
     parser.add_argument("--parts", nargs="+", choices=("crowds", "bombs"), default=["crowds", "bombs"])
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="options of `vitrail serve`, at the end")
     options = parser.parse_args()
