@@ -353,3 +353,12 @@ def test_a_file_that_is_cut_into_tiny_parts_is_refused_before_they_are_read(kind
     assert np.array_equal(seen(few), seen(blob))
     with pytest.raises(DataError, match="tiny parts"):
         open_image(many)
+
+
+def test_texts_in_a_png_unpack_to_so_much_only() -> None:
+    blob = encoded(Image.fromarray(photo()), "PNG")
+    text = b"zTXta\0\0" + zlib.compress(bytes(1_000_000), 9)
+    part = (len(text) - 4).to_bytes(4, "big") + text + zlib.crc32(text).to_bytes(4, "big")
+    assert np.array_equal(seen(blob[:33] + 5 * part + blob[33:]), seen(blob))
+    with pytest.raises(DataError, match="text"):
+        open_image(blob[:33] + 20 * part + blob[33:])

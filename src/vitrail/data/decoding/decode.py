@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, PngImagePlugin, UnidentifiedImageError
 
 from vitrail.config.decoding import FORMATS, DecodePolicy
 from vitrail.data.decoding.jpeg import count_scans, count_segments
@@ -37,6 +37,7 @@ _JPEGS = ("JPEG", "MPO")
 _PNG = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
 _PIXELS_AT_ONCE = 2**20
+_MOST_TEXT = 8 * 2**20
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -225,6 +226,8 @@ def _settle_pillow(policy: DecodePolicy) -> None:
     # Pillow warns at its limit and refuses at twice that.
     if Image.MAX_IMAGE_PIXELS is not None and policy.max_pixels > 2 * Image.MAX_IMAGE_PIXELS:
         Image.MAX_IMAGE_PIXELS = policy.max_pixels
+    # Texts in a PNG, which nobody reads here, may unpack to a thousand times their size.
+    PngImagePlugin.MAX_TEXT_MEMORY = _MOST_TEXT
     # Not `catch_warnings`: it is not made for threads, and repeats warnings that should be seen once.
     if not warnings.filters or warnings.filters[0] != _QUIET:
         warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
