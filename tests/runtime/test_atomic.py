@@ -1,5 +1,9 @@
 import errno
 import os
+import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -7,6 +11,9 @@ import pytest
 
 from vitrail.errors import DiskError
 from vitrail.runtime.atomic import atomic_file, atomic_folder, recover
+
+# No process has such a number.
+DEAD = 2**30
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -277,6 +284,67 @@ def test_what_a_killed_process_left_is_removed_where_the_folder_stands(tmp_path:
         (tmp_path / name / "config.json").write_text("half")
     recover(tmp_path / "model")
     assert contents(tmp_path) == before
+
+
+def killed_while_writing(target: Path, kind: str) -> list[str]:
+    """Another process writes to the target and is killed: the names of what it left."""
+    program = (
+        "import os, sys; from pathlib import Path; from vitrail.runtime import atomic\n"
+        "with getattr(atomic, sys.argv[2])(Path(sys.argv[1])) as temporary:\n"
+        "    (temporary / 'half' if temporary.is_dir() else temporary).write_text('half')\n"
+        "    os._exit(9)"
+    )
+    before = {path.name for path in target.parent.iterdir()}
+    subprocess.run([sys.executable, "-c", program, str(target), kind], check=False, timeout=60)
+    return [path.name for path in target.parent.iterdir() if path.name not in before]
+
+
+@pytest.mark.parametrize("writer", [atomic_file, atomic_folder])
+def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path, writer):
+    target = tmp_path / "report.html"
+    (left,) = killed_while_writing(target, writer.__name__)
+    assert left.startswith(".report.html.")
+    # For another place, of a living process, and files of the user: vim's, and one that only looks alike.
+    other = tmp_path / left.replace("report", "reports")
+    living = tmp_path / re.sub(r"-\d+-", f"-{os.getppid()}-", left)
+    mine = [tmp_path / ".report.html.swp", tmp_path / ".report.html.notes"]
+    for path in (other, living, *mine):
+        path.write_text("stays")
+    with writer(target) as temporary:
+        (temporary if temporary.is_file() else temporary / "file").write_text("new")
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in (target, other, living, *mine)}
+
+
+def test_what_was_left_on_another_machine_or_by_an_older_version_goes_after_a_day(tmp_path: Path):
+    target, long_ago = tmp_path / "report.html", time.time() - 2 * 24 * 3600
+    names = [".report.html.0123456789ab-17-abcd_123.html", ".report.html.abcd_123.html"]
+    for name in names:
+        (tmp_path / name).write_text("half")
+    os.utime(tmp_path / names[1], (long_ago, long_ago))
+    for _ in range(2):
+        with atomic_file(target) as temporary:
+            temporary.write_text("new")
+        assert contents(tmp_path) == {"report.html": "new", names[0]: "half"}
+    os.utime(tmp_path / names[0], (long_ago, long_ago))
+    with atomic_file(target) as temporary:
+        temporary.write_text("new")
+    assert contents(tmp_path) == {"report.html": "new"}
+
+
+def test_a_write_after_a_kill_in_the_middle_of_the_swap_keeps_the_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    make_old_folder(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: DEAD)
+        killed_in_the_swap(tmp_path, monkeypatch)
+    with atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "config.json").write_text("new")
+    assert contents(tmp_path) == {
+        "model/config.json": "new",
+        "model/notes.txt": "mine",
+        "model/figures/loss.svg": "mine too",
+    }
 
 
 def test_others_are_not_touched_by_the_recovery(tmp_path: Path):

@@ -1,11 +1,18 @@
 """Files that appear whole or not at all."""
 
 import errno
+import functools
+import glob
+import hashlib
 import os
+import re
 import shutil
+import socket
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vitrail.errors import DiskError
@@ -16,7 +23,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is flushed to disk and renamed, on failure removed."""
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=path.suffix)
+        _sweep(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_signed(path), suffix=path.suffix)
         os.close(handle)
         temporary = Path(name)
         try:
@@ -34,7 +42,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """Give a temporary folder beside `path`; on success it takes the place of `path` and keeps its other files."""
     with _told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}."))
+        _sweep(path)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=_signed(path)))
         try:
             yield temporary
             temporary.chmod(0o777 & ~_umask())
@@ -56,7 +65,7 @@ def put_in_place(temporary: Path, path: Path) -> None:
     for kept in path.iterdir():
         if not (temporary / kept.name).exists():
             _copy(kept, temporary / kept.name)
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}.old."))
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=_signed(path, "old.")))
     path.rename(aside / path.name)
     try:
         temporary.rename(path)
@@ -70,11 +79,70 @@ def put_in_place(temporary: Path, path: Path) -> None:
 
 def recover(path: Path) -> None:
     """Put back what `put_in_place` had moved aside when its process was killed, and remove what else it left."""
-    for leftover in sorted(path.parent.glob(f".{path.name[:100]}.*")):
-        if leftover.is_dir() and (leftover / path.name).exists() and not path.exists():
-            (leftover / path.name).rename(path)
+    for leftover in sorted(path.parent.glob(f".{glob.escape(path.name[:100])}.*")):
         if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
+            _clear(leftover, path)
+
+
+def _clear(leftover: Path, path: Path) -> None:
+    if leftover.is_dir() and (leftover / path.name).exists() and not path.exists():
+        (leftover / path.name).rename(path)
+    if leftover.is_dir():
+        shutil.rmtree(leftover, ignore_errors=True)
+    else:
+        leftover.unlink(missing_ok=True)
+
+
+def _signed(path: Path, kind: str = "") -> str:
+    """How a temporary name begins: for whom it is, and which process writes it."""
+    return f".{path.name[:100]}.{kind}{_machine()}-{os.getpid()}-"
+
+
+def _sweep(path: Path) -> None:
+    """Remove what processes that are dead left half written for this very place, never what a living one writes."""
+    before = f".{path.name[:100]}."
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            # In version 0.1 a name did not say who writes.
+            ours = entry.name.startswith(before) and _LEFTOVER.fullmatch(entry.name[len(before) :])
+            if ours and _is_dead(ours["machine"], ours["process"], entry):
+                _clear(Path(entry.path), path)
+
+
+_LEFTOVER = re.compile(r"(old\.)?((?P<machine>[0-9a-f]{12})-(?P<process>\d+)-)?[a-z0-9_]{8}(\.[^.]*)?", flags=re.ASCII)
+# Seconds after which a file that no living process of this machine is known to write is a leftover.
+_OLD = 24 * 3600
+
+
+def _is_dead(machine: str | None, process: str | None, entry: os.DirEntry[str]) -> bool:
+    if machine == _machine() and process is not None and not _is_alive(int(process)):
+        return True
+    # Of another machine, of an earlier start of this one, or of a number that another process has got since.
+    return process != str(os.getpid()) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD
+
+
+def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":
+        # There the question would end the process.
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@functools.cache
+def _machine() -> str:
+    """Twelve letters for where a process number means this process: a container has numbers of its own."""
+    parts = [socket.gethostname()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+    with suppress(OSError):
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def _copy(source: Path, target: Path) -> None:
