@@ -131,6 +131,35 @@ def test_files_that_vanish_in_the_middle(how, workers, own_images, tmp_path):
     assert_same_run(folder, wanted)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("how", ["another size", "the same size"])
+def test_an_image_that_another_takes_the_place_of_is_noticed(how, workers, own_images, tmp_path):
+    """Both can be read, and nothing else would tell them apart."""
+    folder = tmp_path / "run"
+    session = started(config(own_images, epochs=4, workers=workers), folder)
+
+    def replace_all(record) -> None:
+        if record["step"] == 8:
+            for path in own_images.rglob("*.png"):
+                side = 12 if how == "the same size" else 16
+                size = path.stat().st_size
+                Image.fromarray(np.full((side, side, 3), 77, np.uint8)).save(path)
+                if how == "the same size":
+                    with path.open("ab") as file:
+                        file.write(bytes(max(size - path.stat().st_size, 0)))
+
+    with pytest.warns(Notice, match="is saved"), pytest.raises(DataError, match="written anew") as caught:
+        trained(session, folder, replace_all)
+    assert caught.value.exit_code == 3
+    assert str(own_images) in str(caught.value)
+    if how == "another size":
+        with pytest.raises(UsageError, match="data: 43 training images"):
+            resumed(folder)
+    else:
+        # As many bytes in a file of the same name: a copy would be no other, and the run goes on with it.
+        assert resumed(folder).progress.step >= 8
+
+
 def test_what_was_computed_before_a_file_vanished_is_saved(own_images, tmp_path):
     folder = tmp_path / "run"
     session = started(config(own_images, epochs=4), folder)

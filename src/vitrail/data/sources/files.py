@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.source import Encoded, Source
 from vitrail.data.sources.strings import Strings
@@ -32,30 +34,52 @@ class Files(Source):
         self.name, self.split, self.classes, self.labels, self.notes = name, split, classes, labels, notes
         self._root = str(root)
         self.paths = Strings(paths)
+        self._seen: np.ndarray | None = None
+        """Of each file how large it was and when it was written, once it was looked at; 8 bytes, for there are many."""
 
     def path(self, index: int) -> Path:
         """The file itself; its name may hold bytes that are no UTF-8."""
         return Path(self._root) / self.paths[index]
 
     def read(self, index: int) -> Encoded:
-        return read_whole(self.path(index), self.where(index))
+        path, where = self.path(index), self.where(index)
+        seen = (0, 0) if self._seen is None else tuple(self._seen[index].tolist())
+        # Of a file that could not be looked at then, nothing is known.
+        return read_whole(path, where, seen if any(seen) else None)
 
     def where(self, index: int) -> str:
         return shown(str(self.path(index)))
 
     def manifest(self) -> Iterable[bytes]:
+        seen = np.zeros((len(self.paths), 2), dtype=np.uint32)
         for index, path in enumerate(self.paths):
             try:
-                size = self.path(index).stat().st_size
+                found = self.path(index).stat()
+                size, seen[index] = found.st_size, _writing(found)
             except OSError:
                 size = -1
             yield f"{in_one_spelling(path)}\0{size}".encode("utf-8", "surrogateescape")
+        # The first look counts: from then on a file that is written anew is another one.
+        self._seen = seen if self._seen is None else self._seen
 
 
-def read_whole(path: Path, where: str) -> bytes:
-    """The bytes of an image file; what is no plain file, or far too large for an image, is refused unread."""
+def _writing(found: os.stat_result) -> tuple[int, int]:
+    """What is another number after a file was written again: its size, and the time of it."""
+    return found.st_size % 2**32, (found.st_mtime_ns // 100) % 2**32
+
+
+def read_whole(path: Path, where: str, seen: tuple[int, ...] | None = None) -> bytes:
+    """The bytes of an image file; what is no plain file, or far too large for an image, is refused unread.
+
+    `seen` is what `_writing` said before: a file that was written since then is refused as well.
+    """
     try:
         found = path.stat()
+        now = _writing(found)
+        # Some network drives tell another time whenever they are asked, which says nothing.
+        if seen is not None and seen != now and (seen[0] != now[0] or now == _writing(path.stat())):
+            many = f"{now[0]:,} bytes, as before" if now[0] == seen[0] else f"{seen[0]:,} bytes then, {now[0]:,} now"
+            raise DataError(f"the file was written anew while it was in use ({many})", where=where)
         # A pipe or a device would be read for ever.
         if not stat.S_ISREG(found.st_mode):
             raise DataError("this is no file", wanted="an image", where=where)
