@@ -152,3 +152,14 @@ def test_the_package_runs_as_a_module_and_hands_on_the_exit_code():
     failed = in_a_new_process("-m", "vitrail", "lst")
     assert failed.returncode == 2
     assert failed.stderr == "error: Unknown command 'lst'. Did you mean 'list'?\n"
+
+
+def test_a_value_of_the_wrong_kind_gets_a_sentence_without_types(capsys) -> None:
+    for words, told in (
+        (["--epochs", "two"], "error: --epochs is 'two'; wanted a whole number or None.\n"),
+        (["--lr=low"], "error: --lr is 'low'; wanted a number.\n"),
+        (["--model.patch-size", "4", "x"], "error: --model.patch-size is '4 x'; wanted 2 whole numbers.\n"),
+        (["--precision", "float8"], "error: --precision is 'float8'; wanted float32 or bfloat16.\n"),
+    ):
+        assert main(["train", "vit-digits", *words]) == 2
+        assert capsys.readouterr().err == told

@@ -2,7 +2,16 @@
 
 import pytest
 
-from vitrail.cli.words import SHORT_NAMES, is_given, positional, refuse_derived, typed_value, with_short_names
+from vitrail.cli.words import (
+    SHORT_NAMES,
+    ensure_plain_name,
+    is_given,
+    positional,
+    refuse_derived,
+    told_value,
+    typed_value,
+    with_short_names,
+)
 from vitrail.errors import UsageError
 
 
@@ -84,3 +93,53 @@ def test_a_value_is_what_stands_behind_its_option() -> None:
     assert typed_value("--data", ["--lr", "1"]) is None
     # The last word has nothing behind it; the parser says so.
     assert typed_value("--data", ["--lr", "1", "--data"]) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../x",
+        "/tmp/x",
+        "a/b",
+        "a\\b",
+        ".x",
+        "-x",
+        " x",
+        "x ",
+        "x.",
+        "a\nb",
+        "a\0b",
+        "\udcff",
+        "NUL",
+        "com1.x",
+    ],
+)
+def test_a_name_that_is_no_plain_folder_is_refused(name) -> None:
+    with pytest.raises(UsageError, match=r"--name is .*plain name of one folder"):
+        ensure_plain_name(name)
+
+
+def test_plain_names_are_fine_and_long_ones_are_told() -> None:
+    for name in (None, "x", "vit-b16", "my run", "a.b", "한국어", "console", "1", "x" * 200):
+        ensure_plain_name(name)
+    for name in ("x" * 201, "가" * 67):
+        with pytest.raises(UsageError, match="201 bytes"):
+            ensure_plain_name(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "metavar", "told"),
+    [
+        (["train", "--epochs", "two"], "{None}|INT", "--epochs is 'two'; wanted a whole number or None."),
+        (["train", "--train.epochs=two"], "{None}|INT", "--train.epochs is 'two'; wanted a whole number or None."),
+        (["train", "--train.epochs", "1", "x", "--lr", "3"], "INT INT", "'1 x'; wanted 2 whole numbers."),
+        (["train", "--epochs", "x"], "[FLOAT [FLOAT ...]]", "wanted numbers."),
+        (["train", "--epochs", "x"], "{a,b}", "wanted a or b."),
+        (["train"], "PATH", "--train.epochs has a value that cannot be read; wanted a path."),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_in_words(words, metavar, told) -> None:
+    assert str(told_value("--train.epochs", metavar, words)).endswith(told)

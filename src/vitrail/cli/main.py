@@ -6,12 +6,14 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from vitrail import __version__
 from vitrail.cli.speaker import one_speaker, processes_started, what_to_say
+from vitrail.cli.words import told_value
 from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError, choose
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -92,6 +94,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(module: ModuleType, words: list[str]) -> None:
     """Run a verb, or one of its commands when it has several; some parse their words themselves."""
+    with _values_in_words(words):
+        _run_verb(module, words)
+
+
+def _run_verb(module: ModuleType, words: list[str]) -> None:
     import tyro
 
     if hasattr(module, "run_words"):
@@ -105,6 +112,29 @@ def _run(module: ModuleType, words: list[str]) -> None:
         tyro.extras.subcommand_cli_from_dict(verb, args=words[1:], prog=prog)
     else:
         tyro.cli(verb, args=words[1:], prog=prog)
+
+
+@contextmanager
+def _values_in_words(words: list[str]) -> Iterator[None]:
+    """A value that does not fit its option is told in a sentence: tyro names the types of Python."""
+    try:
+        errors: Any = importlib.import_module("tyro._errors")
+        heard = errors.on_parse_error
+        unfit = errors.InstantiationFailure, errors.InvalidChoice
+    except (ImportError, AttributeError):
+        # A version without this hook tells it in its own words.
+        yield
+        return
+
+    def tell(event: Any) -> None:
+        argument = getattr(event, "argument", None)
+        if isinstance(event, unfit) and argument is not None and not argument.is_positional():
+            choices = getattr(event, "choices", ())
+            metavar = "|".join(choices) if choices else str(argument.lowered.metavar)
+            raise told_value(argument.lowered.name_or_flags[0], metavar, words) from None
+
+    with heard(tell):
+        yield
 
 
 def _ensure_parallel(verb: str) -> None:

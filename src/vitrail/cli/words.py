@@ -1,5 +1,7 @@
 """What people type, before it is parsed: the one positional word, and short names of long options."""
 
+import itertools
+import os
 from collections.abc import Sequence
 
 from vitrail.errors import UsageError
@@ -82,6 +84,57 @@ def refuse_derived(words: Sequence[str]) -> None:
     for option, reason in _DERIVED.items():
         if option in words:
             raise UsageError(f"{option} cannot be set: {reason}")
+
+
+# Bytes; what is written beside a folder has longer names, and most disks take 255.
+_LONGEST_NAME = 200
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(1, 10))}
+
+
+def ensure_plain_name(name: str | None) -> None:
+    """Refuse a name that is no plain name of a folder: --out says where it lies, and other systems may have it too."""
+    if name is None:
+        return
+    is_plain = bool(name) and name.isprintable() and not set("/\\") & set(name)
+    is_plain = is_plain and not name.startswith((".", "-", " ")) and not name.endswith((".", " "))
+    if not is_plain or name.split(".")[0].lower() in _DEVICES:
+        raise UsageError(
+            f"--name is {name!r}",
+            wanted="the plain name of one folder on any system: no / or \\, no dot at its ends, no device such as con",
+            fix="--out says in which folder it lies.",
+        )
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        raise UsageError(f"--name has {len(os.fsencode(name))} bytes", wanted=f"at most {_LONGEST_NAME}")
+
+
+def told_value(name: str, metavar: str, words: Sequence[str]) -> UsageError:
+    """What was typed behind an option and what is wanted there, in words and not in types."""
+    shorts = [short for short, long in _SHORT.items() if long == name]
+    spelled = [(word.partition("=")[0].replace("_", "-"), place) for place, word in enumerate(words)]
+    option, place = next(((word, place) for word, place in spelled if word in (name, *shorts)), (name, None))
+    came: list[str] = []
+    if place is not None:
+        _, equals, value = words[place].partition("=")
+        rest = [value] if equals else words[place + 1 :]
+        came = list(itertools.takewhile(lambda word: not word.startswith("--"), rest))
+    is_what = f" is {' '.join(came)!r}" if came else " has a value that cannot be read"
+    return UsageError(f"{option}{is_what}", wanted=_in_words(metavar))
+
+
+_KINDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a text", "None": "None"}
+_SEVERAL = {"INT": "whole numbers", "FLOAT": "numbers", "PATH": "paths", "STR": "texts"}
+
+
+def _in_words(metavar: str) -> str:
+    """What tyro writes for a type, for people: "{None}|INT" is a whole number or None."""
+    plain = metavar.replace("[", "").replace("]", "")
+    kinds = plain.split()
+    if len(kinds) > 1 and set(kinds) - {"..."} <= set(_SEVERAL) and len(set(kinds) - {"..."}) == 1:
+        return f"{'' if '...' in kinds else f'{len(kinds)} '}{_SEVERAL[kinds[0]]}"
+    parts = [part.strip("{} ").replace(",", " or ") for part in plain.split("|")]
+    # What stands for nothing is named last.
+    parts.sort(key=lambda part: part == "None")
+    return " or ".join(_KINDS.get(part, part) for part in parts)
 
 
 def typed_value(option: str, words: Sequence[str]) -> str | None:
