@@ -1,3 +1,4 @@
+import contextvars
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from vitrail.cli import finetuning, main
 from vitrail.config import PRESETS, preset
 from vitrail.train.folder import RunFolder, read_run
 from vitrail.train.run import run
+from vitrail.transfer import finetune
 from vitrail.transfer.folder import FinetuneFolder, read_plan
 from vitrail.transfer.source import read_start
 
@@ -231,3 +233,21 @@ def test_what_learnt_without_labels_has_a_recipe_of_its_own(source, data, capsys
     assert plan.config.augment.crop == "pad"
     printed_by(capsys, "masked", "--data", data, *QUICK, "--name", "second", "--recipe", "finetune-folder")
     assert read_plan(FinetuneFolder(Path("runs/second"))).config.recipe == "finetune-folder"
+
+
+@pytest.mark.usefixtures("unseen")
+def test_a_second_start_before_the_first_run_has_begun_writes_nothing(capsys, source, data, monkeypatch):
+    begun, second = finetune.begin, []
+    words = ["finetune", *map(str, (source, "--data", data, *QUICK, "--lr", 0.01, "--seeds", 1, "--name", "mine"))]
+
+    def meet(*arguments, **more):
+        if not second:
+            second.append(None)
+            second[0] = contextvars.Context().run(main, words)
+            assert [path.name for path in Path("runs/mine").iterdir()] == [".lock"]
+        return begun(*arguments, **more)
+
+    monkeypatch.setattr(finetune, "begin", meet)
+    assert main(words) == 0
+    assert second == [2]
+    assert "another process is working on" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """`vitrail selftrain`: the command, what it says, and what it refuses."""
 
+import contextvars
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from vitrail.cli import main
 from vitrail.data.sources.source import Arrays
 from vitrail.errors import UsageError
 from vitrail.runtime.lock import only_one
+from vitrail.selftrain import folder
 from vitrail.train import loop
 
 pytestmark = pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
@@ -211,3 +213,20 @@ def test_mistakes_are_one_message_and_leave_nothing_behind(words, said, here, ca
     assert main([*words, *(["--device", "cpu"] if "--resume" not in words else [])]) in (2, 3)
     assert said in capsys.readouterr().err
     assert not (here / "runs").exists() or not list((here / "runs").iterdir())
+
+
+def test_a_second_start_before_the_first_has_written_its_plan_writes_nothing(trained, here, capsys, monkeypatch):
+    begin_plan, second = folder.begin_plan, []
+    words = ["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0.99999", "--name", "self"]
+
+    def meet(*arguments):
+        if not second:
+            second.append(None)
+            second[0] = contextvars.Context().run(main, words)
+            assert [path.name for path in Path("runs/self").iterdir()] == [".lock"]
+        return begin_plan(*arguments)
+
+    monkeypatch.setattr(folder, "begin_plan", meet)
+    assert main(words) == 3
+    assert second == [2]
+    assert "another process is working on" in capsys.readouterr().err

@@ -1,11 +1,15 @@
 """What training, fine-tuning and the demo share: folders that no two runs get, and what hostile ones can do."""
 
+import contextvars
 import json
 import multiprocessing
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,13 +20,25 @@ import torch
 from tests.data.conftest import state_of
 from tests.tiny_fixtures import _one_thread as _one_thread
 from tests.train.test_resume import Crash, crash_at
-from tests.train.tiny_run import CPU, assert_same_run, config, make_images, quietly, started, trained
+from tests.train.tiny_run import (
+    CPU,
+    assert_same_run,
+    config,
+    events,
+    fingerprint,
+    losses,
+    make_images,
+    quietly,
+    started,
+    trained,
+)
 
 from vitrail.cli import main, training
-from vitrail.cli.training import Destination, beginning, located, next_folder
+from vitrail.cli.training import Destination, claimed, located, next_folder
 from vitrail.errors import Notice, UsageError
+from vitrail.runtime.processes import ALONE
 from vitrail.train import checkpoint as checkpoints
-from vitrail.train import estimate
+from vitrail.train import estimate, start
 from vitrail.train.folder import RunFolder
 from vitrail.train.sources import RunData, open_run_data
 
@@ -165,16 +181,18 @@ def test_paths_are_made_absolute(images, tmp_path):
 
 @pytest.mark.parametrize("error", [UsageError("no"), KeyboardInterrupt(), OSError(28, "full")])
 def test_what_cannot_begin_leaves_nothing_and_what_has_begun_stays(error, data):
-    folder = next_folder(NUMBERED, data)
-    with pytest.raises(type(error)), beginning(folder):
-        (folder.path / "checkpoints").mkdir()
+    with pytest.raises(type(error)), claimed(NUMBERED, data, ALONE) as folder:
+        folder.checkpoints.mkdir()
+        folder.config.write_text("{}")
+        (folder.path / "events.out.tfevents.1").write_text("of a tracker")
         raise error
     assert not folder.path.exists()
-    folder = next_folder(NUMBERED, data)
-    with pytest.raises(type(error)), beginning(folder):
+    with pytest.raises(type(error)), claimed(NUMBERED, data, ALONE) as folder:
         folder.config.write_text("{}")
+        (folder.checkpoints / "step-000000000").mkdir(parents=True)
         raise error
     assert folder.config.exists()
+    assert not folder.lock.exists()
 
 
 # The plan.
@@ -366,9 +384,41 @@ def test_a_state_that_lacks_something(capsys, change, told, case):
         "[]",
     ],
 )
-def test_a_log_without_its_numbers(capsys, line, case):
+def test_a_log_without_its_numbers_is_no_obstacle(capsys, line, case, images, tmp_path):
+    wanted = tmp_path / "wanted"
+    trained(started(config(images, epochs=3), wanted), wanted)
     (case / "log.jsonl").write_text(f"{line}\n" * 8)
-    assert "log.jsonl, line 1: is not a record of a run" in refused(capsys, case, 3)
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    assert fingerprint(case) == fingerprint(wanted)
+    assert "are left out" in capsys.readouterr().err
+    assert main(["report", str(case)]) == 0
+
+
+def test_a_garbage_line_in_the_log_is_put_aside(capsys, case, images, tmp_path):
+    wanted = tmp_path / "wanted"
+    trained(started(config(images, epochs=3), wanted), wanted)
+    lines = (case / "log.jsonl").read_text().splitlines()
+    (case / "log.jsonl").write_text("\n".join([*lines[:1], "\0\0<garbage>", *lines[2:]]) + "\n")
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    assert "1 of " in (told := capsys.readouterr().err) and "log.jsonl.damaged" in told
+    assert "<garbage>" in (case / "log.jsonl.damaged").read_text()
+    assert fingerprint(case) == fingerprint(wanted)
+    assert [event["records"] for event in events(case, "lost_records")] == [1]
+    assert len(losses(case)) == len(losses(wanted)) - 1
+    assert "have a gap" in (case / "report.html").read_text()
+
+
+def test_a_log_that_is_gone_is_told_once(capsys, case, images, tmp_path):
+    wanted = tmp_path / "wanted"
+    trained(started(config(images, epochs=3), wanted), wanted)
+    (case / "log.jsonl").unlink()
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    assert "records are gone" in capsys.readouterr().err
+    assert fingerprint(case) == fingerprint(wanted)
+    assert losses(case) == losses(wanted)[-len(losses(case)) :]
+    assert events(case, "done")
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    assert "This run is finished" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])
@@ -449,3 +499,75 @@ def test_a_run_that_was_copied_goes_on_as_the_run_itself(case, images, tmp_path)
     trained(started(config(images, epochs=3), wanted), wanted)
     assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
     assert_same_run(case, wanted)
+
+
+# One at a time, from before the first byte.
+
+TINY = ["train", "vit-digits", "--steps", "1", "--device", "cpu", "--name", "mine"]
+
+
+def test_a_second_start_between_the_look_at_the_folder_and_its_config_writes_nothing(capsys, monkeypatch):
+    """As two commands at one moment have it: neither sees a config, and only one holds the folder."""
+    made, second = start.first_model, []
+
+    def meet(*arguments):
+        if not second:
+            second.append(None)
+            before = state_of(Path("runs/mine"))
+            second[0] = contextvars.Context().run(main, [*TINY, "--seed", "2"])
+            assert state_of(Path("runs/mine")) == before
+        return made(*arguments)
+
+    monkeypatch.setattr(start, "first_model", meet)
+    assert main([*TINY, "--seed", "1"]) == 0
+    assert second == [2]
+    assert "another process is working on" in capsys.readouterr().err
+    assert json.loads(Path("runs/mine/config.json").read_text())["config"]["train"]["seed"] == 1
+
+
+def test_who_holds_a_name_is_told_and_its_folder_is_not_touched(capsys):
+    program = (
+        "import sys; from pathlib import Path; from vitrail.runtime.lock import only_one\n"
+        "with only_one(Path('runs/mine/.lock'), busy=''):\n    print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        before = state_of(Path("runs"))
+        assert main(TINY) == 2
+        assert f"(process {other.pid} on " in capsys.readouterr().err
+        assert state_of(Path("runs")) == before
+        other.kill()
+    # A process that was killed leaves its lock file, which holds nothing.
+    assert Path("runs/mine/.lock").exists()
+    assert main(TINY) == 0
+
+
+@pytest.mark.parametrize("kind", ["tensorboard", "wandb"])
+def test_a_tracker_that_is_missing_is_told_before_there_is_a_folder(kind, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, {"tensorboard": "torch.utils.tensorboard"}.get(kind, kind), None)
+    assert main([*TINY, "--track", kind]) == 2
+    assert "vitrail[track]" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_a_tracker_that_cannot_start_leaves_no_run(capsys, monkeypatch):
+    def refuse(**_):
+        Path("runs/mine/wandb").mkdir()
+        raise OSError("no route to host")
+
+    fake = types.SimpleNamespace(init=refuse, Settings=lambda **_: None)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    assert main([*TINY, "--track", "wandb"]) == 2
+    assert "wandb could not start" in capsys.readouterr().err
+    assert list(Path("runs").iterdir()) == []
+    assert main(TINY) == 0
+
+
+def test_few_images_of_ones_own_are_better_fine_tuned_from(capsys, images):
+    assert main(["train", "--data", str(images), "--steps", "1", "--image-size", "32", "--device", "cpu"]) == 0
+    said = capsys.readouterr().out
+    assert f"vitrail finetune vit-ti16 --data {images}" in said
+    assert said.index("vitrail finetune vit-ti16") < said.index("accuracy")
+    assert main(TINY) == 0
+    assert "vit-ti16" not in capsys.readouterr().out

@@ -1,3 +1,4 @@
+import contextvars
 import json
 import os
 import shutil
@@ -283,3 +284,20 @@ def test_a_rate_that_leads_nowhere_gives_a_number_and_no_riddle(capsys, source: 
     out, _ = said(capsys, 0, source, "--data", birds, *QUICK, "--steps", 4, "--lr", "1e9", "--name", "far")
     assert "field 'loss'" not in out
     assert "test accuracy" in out
+
+
+def test_a_second_start_before_the_first_has_written_its_config_writes_nothing(capsys, source, birds, monkeypatch):
+    join, second = transfer._join_folder, []
+    words = ["transfer", *map(str, (source, "--data", birds, *QUICK, "--seeds", 1, "--name", "mine"))]
+
+    def meet(*arguments):
+        if not second:
+            second.append(None)
+            second[0] = contextvars.Context().run(main, words)
+            assert [path.name for path in Path("runs/mine").iterdir()] == [".lock"]
+        return join(*arguments)
+
+    monkeypatch.setattr(transfer, "_join_folder", meet)
+    assert main(words) == 0
+    assert second == [2]
+    assert "another process is working on" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """A run from its present step to its end: sessions that are stale, memory and time that run out, odd batches."""
 
 import json
+import shutil
 import time
 from dataclasses import replace
 
@@ -9,11 +10,13 @@ import torch
 from tests.data.conftest import state_of
 from tests.train.test_faults_memory import ERRORS, shrink
 from tests.train.test_resume import Crash, crash_at
-from tests.train.tiny_run import RANDOM, assert_same_run, config, events, losses, resumed, started, trained
+from tests.train.tiny_run import PLAIN, RANDOM, assert_same_run, config, events, losses, resumed, started, trained
 
 from vitrail.config import AugmentConfig
-from vitrail.errors import UsageError
-from vitrail.runtime.lock import only_one
+from vitrail.errors import Notice, UsageError
+from vitrail.runtime.lock import MovedFolder, only_one
+from vitrail.runtime.threads import in_threads
+from vitrail.train import run as run_module
 from vitrail.train.length import nearest_divisor
 from vitrail.train.memory import OutOfMemory
 from vitrail.train.objective import build_objective
@@ -250,3 +253,81 @@ def test_a_watcher_hears_of_every_piece_of_a_batch(images, tmp_path):
     pieces = [("piece", 2), ("piece", 4), ("piece", 6), ("step", None)]
     assert [one for one in heard if one[0] in ("piece", "step")] == 2 * pieces
     assert events(tmp_path / "run", "piece") == []
+
+
+# A folder that is moved while it is written.
+
+
+@pytest.mark.parametrize("event", ["step", "evaluating", "testing"])
+def test_a_folder_that_is_moved_is_noticed_and_goes_on_where_it_is(event, images, tmp_path):
+    wanted, folder, moved = tmp_path / "wanted", tmp_path / "run", tmp_path / "moved"
+    trained(started(config(images), wanted), wanted)
+
+    def move(record) -> None:
+        if record["event"] == event and record.get("step", 7) >= 7 and not moved.exists():
+            folder.rename(moved)
+
+    with pytest.raises(MovedFolder) as caught:
+        trained(started(config(images), folder), folder, move)
+    assert caught.value.exit_code == 5
+    assert f"{folder}: the folder was moved to {moved}" in str(caught.value)
+    assert f"vitrail train --resume {moved}" in caught.value.fix
+    assert not folder.exists(), "there are two halves"
+    assert not events(moved, "done")
+    trained(resumed(moved), moved)
+    assert_same_run(moved, wanted)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_folder_that_is_removed_is_not_made_again(replaced, images, tmp_path):
+    folder = tmp_path / "run"
+
+    def remove(record) -> None:
+        if record["event"] == "step" and record["step"] == 7:
+            shutil.rmtree(folder)
+            if replaced:
+                folder.mkdir()
+
+    with pytest.raises(MovedFolder, match="was removed or replaced"):
+        trained(started(config(images), folder), folder, remove)
+    assert (list(folder.iterdir()) if folder.exists() else None) == ([] if replaced else None)
+
+
+# Threads, whose number changes how sums are rounded.
+
+LARGER = replace(PLAIN, width=128, depth=3, mlp_width=256)
+
+
+def test_a_run_goes_on_in_as_many_threads_as_it_was_begun_with(images, tmp_path):
+    wanted, folder, seen = tmp_path / "wanted", tmp_path / "run", set()
+    settings = config(images, model=LARGER)
+
+    def crash(record) -> None:
+        seen.add(torch.get_num_threads())
+        if record["event"] == "saved" and record["step"] == 6:
+            raise Crash
+
+    with in_threads(2):
+        trained(started(settings, wanted), wanted)
+        with pytest.raises(Crash):
+            trained(started(settings, folder), folder, crash)
+    with in_threads(1):
+        shutil.copytree(folder, tmp_path / "other")
+        with pytest.warns(Notice, match="in 2 threads, as before"):
+            trained(resumed(folder), folder, crash)
+        assert torch.get_num_threads() == 1
+        assert seen == {2}
+        assert_same_run(folder, wanted)
+        trained(resumed(tmp_path / "other", changed=True), tmp_path / "other", crash)
+    assert seen == {1, 2}
+    assert [(event["from"], event["threads"]) for event in events(tmp_path / "other", "threads")] == [(2, 1)]
+
+
+def test_a_run_of_which_no_threads_are_known_goes_on_in_those_there_are(images, tmp_path, monkeypatch):
+    seen = set()
+    with in_threads(2), monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(run_module, "settled_threads", lambda _session: None)
+        trained(started(config(images, model=LARGER), tmp_path), tmp_path, crash_at("saved", 6))
+    with in_threads(1):
+        trained(resumed(tmp_path), tmp_path, lambda _record: seen.add(torch.get_num_threads()))
+    assert seen == {1}

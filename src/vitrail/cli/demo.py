@@ -16,10 +16,11 @@ from vitrail.cli.demo_answers import answers, figure
 from vitrail.cli.demo_pictures import Picture, cut, draw, enlarged, letters_wide
 from vitrail.cli.live_state import percent
 from vitrail.cli.terminal import console
-from vitrail.cli.training import Destination, checking, next_folder, say_plan, train_and_report
+from vitrail.cli.training import Destination, checking, claimed, say_plan, train_and_report
 from vitrail.config import DataConfig, RunConfig, VitConfig, times
 from vitrail.data.sources.source import Source
 from vitrail.recipes import recipe
+from vitrail.runtime.processes import ALONE
 from vitrail.runtime.threads import one_thread
 from vitrail.train.folder import RunFolder
 
@@ -47,11 +48,11 @@ def run(seed: int = 0, out: Path = Path("runs"), epochs: int | None = None) -> N
     config, device = _config(seed, epochs), torch.device("cpu")
     with one_thread():
         data = open_run_data(config.data, device, checking)
-        folder = next_folder(Destination(out, "demo", is_exact=False), data)
-        session = begin(config, data, folder, device)
-        _say_what_will_happen(session)
-        say_plan(session, folder)
-        outcome = train_and_report(session, folder, track=None, is_quiet=True)
+        with claimed(Destination(out, "demo", is_exact=False), data, ALONE) as folder:
+            session = begin(config, data, folder, device)
+            _say_what_will_happen(session)
+            say_plan(session, folder)
+            outcome = train_and_report(session, folder, track=None, is_quiet=True)
     _say_result(outcome)
     _show_answers(session, folder, outcome)
     _say_what_to_try(folder)

@@ -10,7 +10,7 @@ from vitrail.cli.finetune_words import say_files, say_recipe
 from vitrail.cli.finetuning import Options, carry_out, parse, plan_finetuning, refuse_other, told_once
 from vitrail.cli.launch import folder_of_this_launch, launch, split_processes
 from vitrail.cli.train import Resume
-from vitrail.cli.training import Destination, beginning, checking, next_folder
+from vitrail.cli.training import Destination, checking, claimed
 from vitrail.cli.words import is_resume, positional, refuse_changes, refuse_derived, typed_value, with_short_names
 from vitrail.errors import UsageError
 from vitrail.recipes import folder_recipe
@@ -52,7 +52,6 @@ def run_words(words: Sequence[str]) -> None:
 def _start(source: str, words: list[str]) -> None:
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.train.folder import RunFolder
     from vitrail.train.sources import open_run_data
     from vitrail.train.spreading import Placement
     from vitrail.transfer.folder import FinetuneFolder, ensure_new
@@ -80,9 +79,8 @@ def _start(source: str, words: list[str]) -> None:
         first = [*sweep_runs(plan)[:1], *final_runs(plan, plan.rates[0])[:1]]
         data = processes.in_turn(lambda: [open_run_data(run.config.data, device, checking) for run in first])
         destination = Destination(options.out, options.name or plan.config.recipe, is_exact=bool(options.name))
-        target = RunFolder(Path(processes.first_says(lambda: str(next_folder(destination, data[-1]).path))))
-        folder = FinetuneFolder(target.path)
-        with beginning(target):
+        with claimed(destination, data[-1], processes) as target:
+            folder = FinetuneFolder(target.path)
             with processes.together():
                 if processes.is_first:
                     ensure_new(folder)
@@ -104,6 +102,7 @@ def _resume(options: Resume) -> None:
 def _go_on(options: Resume, processes: "Processes", device: "torch.device") -> None:
     from vitrail.train.spreading import Placement
     from vitrail.train.start import Allowed
+    from vitrail.train.whole import held
     from vitrail.transfer.folder import FinetuneFolder, read_plan
 
     folder = FinetuneFolder(options.resume)
@@ -113,7 +112,8 @@ def _go_on(options: Resume, processes: "Processes", device: "torch.device") -> N
     with processes.together():
         plan = read_plan(folder)
     placement = Placement(processes=processes, parallel=options.parallel)
-    result = carry_out(plan, folder, device, None, allowed, placement=placement)
+    with held(folder, processes):
+        result = carry_out(plan, folder, device, None, allowed, placement=placement)
     say_files(result, folder)
 
 

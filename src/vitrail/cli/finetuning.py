@@ -12,8 +12,9 @@ import tyro
 
 from vitrail.cli.finetune_words import say_result, say_run
 from vitrail.cli.launch import mark_launch
+from vitrail.cli.trackers import ensure_tracker
 from vitrail.cli.training import Track, checking, for_data, for_device, located, train_and_report
-from vitrail.cli.words import SHORT_NAMES, is_given
+from vitrail.cli.words import SHORT_NAMES, ensure_plain_name, is_given
 from vitrail.config import (
     AugmentConfig,
     DataConfig,
@@ -160,7 +161,8 @@ def _sized(chosen: Recipe, image_size: int | None) -> Recipe:
 
 
 def parse(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
-    return tyro.cli(
+    """What was typed, where the recipe is the default; a mistake in it is told before any image is read."""
+    options = tyro.cli(
         Options[type(model)],
         args=words,
         prog="vitrail finetune SOURCE",
@@ -168,6 +170,9 @@ def parse(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:
         default=_defaults(words, model, chosen),
         config=(tyro.conf.AvoidSubcommands,),
     )
+    ensure_plain_name(options.name)
+    ensure_tracker(options.track)
+    return options
 
 
 def _defaults(words: list[str], model: ModelConfig, chosen: Recipe) -> Options:

@@ -189,6 +189,8 @@ def sentence(record: Record) -> str | None:
                 f"From step {step} on in {ranks} process{'es' if ranks > 1 else ''} instead of {before}, with "
                 f"{record['micro_batch']:,} images at a time, in batches as large as before."
             )
+        case "threads":
+            return f"From step {step} on in {record['threads']} threads instead of {record['from']}: not exactly."
         case "length" if record["steps"] == record["step"]:
             return f"The time limit is reached after step {step}."
         case "length":

@@ -11,22 +11,23 @@ import tyro
 from vitrail.cli.finetuning import kept_warmup, tuned_network
 from vitrail.cli.progress import progress
 from vitrail.cli.selftrain_words import say_result, say_round, say_rounds, tell_fall
+from vitrail.cli.trackers import ensure_tracker
 from vitrail.cli.train import chosen_recipe, defaults, ensure_buildable, fitted
 from vitrail.cli.training import (
     Destination,
     Track,
     batch_that_fits,
-    beginning,
     checking,
+    claimed,
     for_data,
     for_device,
     located,
-    next_folder,
     say_plan,
     train_and_report,
 )
 from vitrail.cli.words import (
     SHORT_NAMES,
+    ensure_plain_name,
     is_given,
     is_resume,
     positional,
@@ -153,12 +154,15 @@ def run_words(words: Sequence[str]) -> None:
 def _start(teacher: str, words: list[str]) -> None:
     from vitrail.data.outside import ensure_outside
     from vitrail.runtime.device import find_device
+    from vitrail.runtime.processes import ALONE
     from vitrail.selftrain.folder import SelftrainFolder, begin_plan, can_replace
     from vitrail.selftrain.sets import open_sets
     from vitrail.selftrain.teacher import open_teacher
 
     start = _model_student(words)
     options = _parse(words, _recipe(words) if start is None else _any_recipe(start), start)
+    ensure_plain_name(options.name)
+    ensure_tracker(options.track)
     _ensure_labelled(options.data)
     ensure_buildable(options.model, options.image_size)
     device = find_device(options.device)
@@ -186,13 +190,19 @@ def _start(teacher: str, words: list[str]) -> None:
     del asked
     ensure_outside([sets.unlabelled], options.out.expanduser() / (options.name or "selftrain"))
     destination = Destination(options.out, options.name or "selftrain", is_exact=bool(options.name))
-    target = next_folder(destination, sets.labelled, lambda path: can_replace(SelftrainFolder(path), plan))
-    folder = SelftrainFolder(target.path)
-    is_again = folder.config.exists()
-    with beginning(target):
+    with claimed(
+        destination,
+        sets.labelled,
+        ALONE,
+        is_spare=lambda path: can_replace(SelftrainFolder(path), plan),
+        # What a teacher said is of use to another plan.
+        has_begun=lambda target: target.config.exists(),
+    ) as target:
+        folder = SelftrainFolder(target.path)
+        is_again = folder.config.exists()
         begin_plan(folder, plan)
-    say_rounds(plan, sets, folder, is_again=is_again)
-    _carry_out(plan, folder, device, options.track, sets=sets)
+        say_rounds(plan, sets, folder, is_again=is_again)
+        _carry_out(plan, folder, device, options.track, sets=sets)
 
 
 def _resume(options: Resume) -> None:
@@ -200,6 +210,7 @@ def _resume(options: Resume) -> None:
     from vitrail.selftrain.folder import SelftrainFolder, read_plan
     from vitrail.train.start import Allowed
 
+    ensure_tracker(options.track)
     folder = SelftrainFolder(options.resume)
     allowed = Allowed(
         changed=options.allow_changed, workers=options.workers, root=options.root, micro_batch=options.micro_batch

@@ -13,6 +13,7 @@ from vitrail.train.log import Record, Watcher
 
 Tracker = Literal["tensorboard", "wandb"]
 
+_LIBRARIES: dict[Tracker, str] = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}
 _TRAIN = {
     "train/loss": "loss",
     "train/accuracy": "accuracy",
@@ -40,6 +41,19 @@ def tracking(kind: Tracker | None, folder: Path, config: dict[str, Any], *, step
     choose("tracker", kind, get_args(Tracker))
     with opened[kind](folder, config, step) as watcher:
         yield _Harmless(kind, watcher)
+
+
+def ensure_tracker(kind: Tracker | None) -> None:
+    """A library that is missing is told before there is a folder, or any image is read."""
+    if kind is not None:
+        _library(_LIBRARIES[kind])
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise _missing(name.rpartition(".")[2]) from error
 
 
 def several(*watchers: Watcher) -> Watcher:
@@ -82,14 +96,11 @@ class _Harmless:
 
 @contextmanager
 def _tensorboard(folder: Path, config: dict[str, Any], step: int) -> Iterator[Watcher]:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise _missing("tensorboard") from error
+    library = _library(_LIBRARIES["tensorboard"])
 
     def opened(after: int) -> Any:
         # Steps that are done again hide what was written of them before.
-        return SummaryWriter(str(folder), purge_step=after + 1 if after else None)
+        return library.SummaryWriter(str(folder), purge_step=after + 1 if after else None)
 
     writer = opened(step)
     if not step:
@@ -111,10 +122,7 @@ def _tensorboard(folder: Path, config: dict[str, Any], step: int) -> Iterator[Wa
 
 @contextmanager
 def _wandb(folder: Path, config: dict[str, Any], _step: int) -> Iterator[Watcher]:
-    try:
-        wandb: Any = importlib.import_module("wandb")
-    except ImportError as error:
-        raise _missing("wandb") from error
+    wandb = _library(_LIBRARIES["wandb"])
     # Nothing leaves the machine unless the user set W&B up for it; its copying of the terminal would break our view.
     is_set_up = os.environ.keys() & {"WANDB_MODE", "WANDB_API_KEY"}
     try:

@@ -18,13 +18,14 @@ from vitrail.config import DataConfig, ModelConfig, PeerConfig, RunConfig, Train
 from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.files import user_path
 from vitrail.data.sources.source import Source
-from vitrail.errors import UsageError, notice
-from vitrail.train.folder import RunFolder
+from vitrail.errors import UsageError, VitrailError, notice
+from vitrail.train.folder import RunFolder, is_vacant
 from vitrail.train.length import epoch_of, total_steps
 
 if TYPE_CHECKING:
     import torch
 
+    from vitrail.runtime.processes import Processes
     from vitrail.train.finish import Outcome
     from vitrail.train.log import Watcher
     from vitrail.train.session import Session
@@ -115,12 +116,39 @@ def next_folder(
             return RunFolder(path)
         except FileExistsError:
             if destination.is_exact:
-                return RunFolder(path) if is_spare(path) else _taken(path)
+                _ensure_free(path, is_spare)
+                return RunFolder(path)
             number += 1
 
 
-def _taken(path: Path) -> RunFolder:
-    """The folder of a name that someone asked for and that is there: only an empty one will do."""
+@contextmanager
+def claimed(
+    destination: Destination,
+    data: "RunData",
+    processes: "Processes",
+    is_spare: Callable[[Path], bool] = lambda _path: False,
+    has_begun: Callable[[RunFolder], bool] | None = None,
+) -> Iterator[RunFolder]:
+    """The folder of a new run, whose lock is held before anything is written into it.
+
+    What comes to an end before it `has_begun` leaves nothing behind; if not said, that is before its first checkpoint.
+    """
+    from vitrail.train.whole import held
+
+    folder = RunFolder(Path(processes.first_says(lambda: str(next_folder(destination, data, is_spare).path))))
+    with held(folder, processes):
+        with processes.together():
+            if processes.is_first:
+                # Again: another command may have held it in between, and begun.
+                _ensure_free(folder.path, is_spare)
+        with beginning(folder, processes, has_begun or _has_begun):
+            yield folder
+
+
+def _ensure_free(path: Path, is_spare: Callable[[Path], bool]) -> None:
+    """The folder of a name that someone asked for and that is there: only an empty one will do, or a spare one."""
+    if is_spare(path):
+        return
     folder = RunFolder(path)
     if folder.config.is_file():
         begins = folder.config.read_text(encoding="utf-8", errors="replace")[:200]
@@ -129,22 +157,30 @@ def _taken(path: Path) -> RunFolder:
         raise UsageError(
             "there is a run already", where=str(path), fix=f"Go on with it ({command}), or choose another --name."
         )
-    if not path.is_dir() or any(path.iterdir()):
+    if not is_vacant(path):
         raise UsageError("is there already and holds something else", where=str(path), fix="Choose another --name.")
-    return folder
 
 
 @contextmanager
-def beginning(folder: RunFolder) -> Iterator[None]:
-    """What cannot even begin leaves nothing behind."""
+def beginning(folder: RunFolder, processes: "Processes", has_begun: Callable[[RunFolder], bool]) -> Iterator[None]:
+    """What cannot even begin leaves nothing behind: the folder was empty when it was taken."""
+    from vitrail.train.whole import ensure_in_place
+
+    refused = True
     try:
         yield
-    except BaseException:
-        if not folder.config.exists():
-            shutil.rmtree(folder.checkpoints, ignore_errors=True)
-            with suppress(OSError):
-                folder.path.rmdir()
-        raise
+        refused = False
+    finally:
+        with suppress(VitrailError):
+            if refused and processes.is_first and folder.path.is_dir() and not has_begun(folder):
+                # Of a folder that was moved away, nothing is known any more.
+                ensure_in_place(folder)
+                shutil.rmtree(folder.path, ignore_errors=True)
+
+
+def _has_begun(folder: RunFolder) -> bool:
+    """Whether a run in it, or one of those that it is made of, has computed something."""
+    return any(next(folder.path.rglob(pattern), None) for pattern in ("log.jsonl", "checkpoints/step-*"))
 
 
 def for_device(
@@ -247,7 +283,7 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
         + (f", from {escape(config.start)}" if config.start else ""),
         f"{optim.optimizer}, learning rate {optim.lr:g}, batch {train.batch_size}{at_a_time}, {length}, "
         f"seed {train.seed}",
-        f"{_places(session)}{device_name(session.device, session.model)}, {train.precision}"
+        f"{_places(session)}{device_name(session.device, session.model, session.progress.threads)}, {train.precision}"
         f"{', compiled' if train.compile else ''}; "
         f"{_about(left)}{_SHORTER if (left or 0) > _LONG and not step else ''}",
         f"{f'going on after step {step:,} in' if step else 'writes'} {escape(printable(str(folder.path)))}",
@@ -268,6 +304,7 @@ def train_and_report(
     from vitrail.cli.trackers import several, tracking
     from vitrail.report import write_report
     from vitrail.train.run import run
+    from vitrail.train.whole import ensure_in_place
 
     step, is_first = session.progress.step, session.processes.is_first
     with (
@@ -276,6 +313,7 @@ def train_and_report(
     ):
         outcome = run(session, folder, several(view, tracker))
     if is_first and reports:
+        ensure_in_place(folder)
         write_report(folder, outcome.source, outcome.predictions, look_inside=look_inside)
     if not is_quiet:
         say_result(outcome, folder, _watched(session.config))

@@ -11,11 +11,12 @@ import tyro
 
 from vitrail.cli.finetuning import carry_out, refuse_other, told_once
 from vitrail.cli.launch import launch, split_processes
+from vitrail.cli.trackers import ensure_tracker
 from vitrail.cli.train import Resume
 from vitrail.cli.training import Track
 from vitrail.cli.transfer_look import Look, measured_source
 from vitrail.cli.transfer_words import say_failure, say_pair, say_pairs, say_table, say_table_files
-from vitrail.cli.words import is_resume, refuse_changes, refuse_derived, with_short_names
+from vitrail.cli.words import ensure_plain_name, is_resume, refuse_changes, refuse_derived, with_short_names
 from vitrail.config.training import Parallel
 from vitrail.errors import DataError, DiskError, UsageError, VitrailError
 
@@ -121,6 +122,8 @@ def _start(models: list[str], options: Options, words: list[str]) -> None:
     from vitrail.train.spreading import Placement
     from vitrail.transfer.pairs import TransferFolder
 
+    ensure_plain_name(options.name)
+    ensure_tracker(options.track)
     device = own_device(find_device(options.device))
     folder = TransferFolder(options.out.expanduser() / options.name)
     with joined(device) as processes:
@@ -130,13 +133,38 @@ def _start(models: list[str], options: Options, words: list[str]) -> None:
         pairs = processes.in_turn(lambda: look.pairs(models, skip_missing=options.skip_missing, real=real))
         with processes.together():
             ensure_outside(look.sources, folder.path)
-        models = processes.first_says(lambda: _join_folder(folder, pairs, options.real_labels))
-        pairs = [replace(pair, model=model) for pair, model in zip(pairs, models, strict=True)]
-        # Some hold all their images in memory.
-        look.sources.clear()
-        say_pairs(pairs, folder)
-        placement = Placement(processes=processes, parallel=options.parallel)
-        _Work(folder, device, placement, options.track).all({(pair.model, pair.data) for pair in pairs})
+            _ensure_ours(folder)
+        with _held(folder, processes):
+            models = processes.first_says(lambda: _join_folder(folder, pairs, options.real_labels))
+            pairs = [replace(pair, model=model) for pair, model in zip(pairs, models, strict=True)]
+            # Some hold all their images in memory.
+            look.sources.clear()
+            say_pairs(pairs, folder)
+            placement = Placement(processes=processes, parallel=options.parallel)
+            _Work(folder, device, placement, options.track).all({(pair.model, pair.data) for pair in pairs})
+
+
+def _ensure_ours(folder: "TransferFolder") -> None:
+    """What holds something else is not written into, not even a lock."""
+    from vitrail.train.folder import is_vacant
+
+    path = folder.path
+    if not folder.config.is_file() and (path.is_symlink() or (path.exists() and not is_vacant(path))):
+        raise UsageError("is there already and holds something else", where=str(path), fix="Choose another --name.")
+
+
+@contextmanager
+def _held(folder: "TransferFolder", processes: "Processes") -> Iterator[None]:
+    """The lock of the whole, before anything is written; a folder that stays empty is not left behind."""
+    from vitrail.train.whole import held
+
+    try:
+        with held(folder, processes):
+            yield
+    finally:
+        if processes.is_first:
+            with suppress(OSError):
+                folder.path.rmdir()
 
 
 def _join_folder(folder: "TransferFolder", pairs: "Sequence[Pair]", real_labels: Path | None) -> list[str]:
@@ -146,14 +174,12 @@ def _join_folder(folder: "TransferFolder", pairs: "Sequence[Pair]", real_labels:
     """
     from vitrail.transfer.pairs import as_named_before, joined_pairs, read_pairs, write_pairs
 
-    path = folder.path
+    _ensure_ours(folder)
     before: Sequence[Pair] = ()
     real = None if real_labels is None else str(real_labels.expanduser().absolute())
     if folder.config.is_file():
         record = read_pairs(folder)
         before, real = record.pairs, real or record.real_labels
-    elif path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        raise UsageError("is there already and holds something else", where=str(path), fix="Choose another --name.")
     pairs = as_named_before(before, pairs)
     for pair in pairs:
         if pair.plan is not None and folder.pair(pair).config.is_file():
@@ -169,6 +195,7 @@ def _resume(options: Resume) -> None:
     from vitrail.train.start import Allowed
     from vitrail.transfer.pairs import TransferFolder, read_pairs
 
+    ensure_tracker(options.track)
     device = own_device(find_device(options.device))
     folder = TransferFolder(options.resume)
     allowed = Allowed(
@@ -205,7 +232,7 @@ class _Work:
     def all(self, wanted: set[tuple[str, str]]) -> None:
         """Do those of the folder that are wanted, show the table as it fills, and say in the end what is missing."""
         from vitrail.evaluate.real import read_real
-        from vitrail.train.whole import held, stoppable
+        from vitrail.train.whole import ensure_in_place, held, stoppable
         from vitrail.transfer.pairs import read_pairs
 
         with (
@@ -221,6 +248,8 @@ class _Work:
                 self._stopping.obey(self._processes)
                 with self._stopping.interruptible():
                     pass
+                with self._processes.together():
+                    ensure_in_place(self._folder)
                 came = self._one(pair, real, f"{number} of {len(pairs)}")
                 is_last = number == len(pairs) or came == "apart"
                 if came != "known" or is_last:
@@ -274,11 +303,13 @@ class _Work:
     def _tell(self, record: "TransferRecord", *, is_last: bool, is_in_step: bool) -> None:
         """Write the table and show it."""
         from vitrail.report.write import write_page
+        from vitrail.train.whole import ensure_in_place
         from vitrail.transfer.table import make_table, write_table
         from vitrail.transfer.table_page import transfer_page
 
         with self._processes.together() if is_in_step else nullcontext():
             if self._processes.is_first:
+                ensure_in_place(self._folder)
                 failures = {title: str(error) for title, error in self._failures.items()}
                 table = make_table(self._folder, record, failures)
                 write_table(self._folder, table)

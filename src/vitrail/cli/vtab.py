@@ -10,9 +10,10 @@ import tyro
 
 from vitrail.cli.finetuning import carry_out, plan_finetuning, told_once
 from vitrail.cli.terminal import console, print_json
+from vitrail.cli.trackers import ensure_tracker
 from vitrail.cli.training import Track, located
 from vitrail.cli.vtab_words import say_absent, say_table, say_task, say_tasks
-from vitrail.cli.words import is_given, is_resume, positional, with_short_names
+from vitrail.cli.words import ensure_plain_name, is_given, is_resume, positional, with_short_names
 from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ def _start(model: str, options: Options, words: list[str]) -> None:
     from vitrail.transfer.source import read_start
     from vitrail.transfer.vtab_folder import VtabFolder, begin_vtab, new_record
 
+    ensure_plain_name(options.name)
+    ensure_tracker(options.track)
     tasks = _tasks(options)
     start = read_start(model)
     record = new_record(
@@ -224,6 +227,7 @@ def _resume(options: Resume) -> None:
     from vitrail.transfer.source import read_start
     from vitrail.transfer.vtab_folder import VtabFolder, read_vtab
 
+    ensure_tracker(options.track)
     folder = VtabFolder(options.resume)
     record = read_vtab(folder)
     if options.root is not None:
@@ -235,6 +239,7 @@ def _carry_out(start: "Start", record: "VtabRecord", folder: "VtabFolder", devic
     """One task after the other; what fails is told, and the others go on."""
     from vitrail.data.vtab.open import data_root, missing_files, parse_task
     from vitrail.runtime.device import find_device
+    from vitrail.runtime.lock import watched
     from vitrail.runtime.processes import joined, own_device
     from vitrail.train.spreading import Placement
     from vitrail.train.stopping import Stopped
@@ -266,12 +271,14 @@ def _carry_out(start: "Start", record: "VtabRecord", folder: "VtabFolder", devic
             if name not in absent:
                 console().print(f"{name} failed: {error}", markup=False, soft_wrap=True)
 
-    with joined(device) as processes:
+    with joined(device) as processes, watched(folder.path) as hold:
         how = device, track, Placement(processes=processes)
         for number, text in enumerate(record.tasks, start=1):
+            hold.ensure_in_place()
             say_task(text, number, len(record.tasks), is_absent=parse_task(text)[0].name in absent)
             measure(text, how)
             # Together, else of two commands the one that writes last may not know what the other has found.
+            hold.ensure_in_place()
             with alone(folder):
                 for other in _finished(folder, record):
                     measure(other, how)
@@ -326,7 +333,7 @@ def _task(
     from vitrail.transfer.folder import read_plan
     from vitrail.transfer.result import read_result
     from vitrail.transfer.vtab import choose_length, task_score
-    from vitrail.transfer.vtab_folder import keep_split, read_split
+    from vitrail.transfer.vtab_folder import alone, keep_split, read_split
 
     name = parse_task(text)[0].name
     device, track, placement = how
@@ -335,7 +342,8 @@ def _task(
         root = None if record.root is None else Path(record.root)
         split, _ = task_split(text, root=root, download=record.download)
         ensure_outside([split.learn.source, split.measured.source], folder.path)
-        keep_split(folder, split)
+        with alone(folder):
+            keep_split(folder, split)
     plans: dict[str, Plan] = {}
     results: dict[str, Result] = {}
     for row, place in places.items():

@@ -55,6 +55,20 @@ def _processes(event: Record) -> str:
     )
 
 
+def _threads(event: Record) -> str:
+    return (
+        f"From step {event['step']:,} on the run was computed in {_number(event, 'threads')} threads instead of "
+        f"{_number(event, 'from')}, which rounds otherwise."
+    )
+
+
+def _lost_records(event: Record) -> str:
+    return (
+        f"{_number(event, 'records')} records of the log from before step {event['step']:,} were damaged or gone when "
+        "the run went on: the curves have a gap there, the weights do not depend on it."
+    )
+
+
 def _resumed(event: Record) -> str:
     return f"The run was stopped, and went on from step {event['step']:,}."
 
@@ -73,6 +87,8 @@ _TOLD: dict[str, Callable[[Record], str]] = {
     "rollback": _rollback,
     "micro_batch": _micro_batch,
     "processes": _processes,
+    "threads": _threads,
+    "lost_records": _lost_records,
     "length": _length,
     "resumed": _resumed,
 }

@@ -8,7 +8,7 @@ import numpy as np
 
 from vitrail.config import from_json
 from vitrail.data import Source
-from vitrail.errors import VitrailError
+from vitrail.errors import VitrailError, notice
 from vitrail.evaluate import Metrics, Predictions, measure
 from vitrail.report.answers import Answers, read_answers
 from vitrail.report.numbers import is_number
@@ -89,7 +89,10 @@ def gather(
 ) -> Story:
     """Read the folder; images and predictions that are not given are opened again, where they still are."""
     record = read_run(folder)
-    log = list(read_log(folder.log, needs_numbers=True)) if folder.log.exists() else []
+    damaged: list[int] = []
+    log = list(read_log(folder.log, needs_numbers=True, damaged=damaged)) if folder.log.exists() else []
+    if damaged:
+        notice(f"{folder.log}: {len(damaged):,} lines are no records of a run and are left out (line {damaged[0]:,}).")
     done = next((line for line in reversed(log) if line["event"] == "done"), None)
     split = done.get("split") if done else None
     split = split or (None if predictions is None else "test" if "test" in record.counts else "held_out")

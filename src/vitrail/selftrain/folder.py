@@ -11,7 +11,6 @@ from vitrail.data.sources.taught import RECORD
 from vitrail.errors import VitrailError
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.runtime.json_text import json_text
-from vitrail.runtime.lock import is_held
 from vitrail.runtime.processes import ALONE
 from vitrail.selftrain.answers import PIECES
 from vitrail.selftrain.plan import Plan
@@ -76,7 +75,7 @@ def can_replace(folder: SelftrainFolder, plan: Plan) -> bool:
         before = read_plan(folder)
     except VitrailError:
         return False
-    if is_held(folder.lock) or folder.model.exists() or any(folder.path.glob("round-*/config.json")):
+    if folder.model.exists() or any(folder.path.glob("round-*/config.json")):
         return False
     first = folder.taught(1)
     if (first / RECORD).is_file():

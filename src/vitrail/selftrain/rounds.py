@@ -42,7 +42,7 @@ from vitrail.train.session import Session
 from vitrail.train.sources import open_run_data
 from vitrail.train.start import Allowed, begin, resume
 from vitrail.train.stopping import Stopping
-from vitrail.train.whole import held, stoppable
+from vitrail.train.whole import ensure_in_place, held, stoppable
 from vitrail.weights.folder import sidecar
 
 Train = Callable[[Session, RunFolder], Any]
@@ -91,8 +91,10 @@ class SelfTraining:
             result = self._begun()
             for number in range(1, self.plan.rounds + 1):
                 is_done = number <= len(result.students)
+                ensure_in_place(folder)
                 if not is_done:
                     result = replace(result, students=(*result.students, self._round(number)))
+                    ensure_in_place(folder)
                     # The result last: a round that stands there is not trained again.
                     keep_last(folder, folder.round(number))
                     write_result(folder.result, result)

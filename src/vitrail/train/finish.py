@@ -39,6 +39,7 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
     metrics = predictions = None
     if source is not None and session.config.masking is not None:
         metrics = session.evaluate(source, advance)
+        log.sync()
         if is_first:
             _record(session, folder, load_model(folder.model), split, metrics)
             if session.spread.has_all:
@@ -47,6 +48,7 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
         model = load_model(folder.model).to(session.device)
         predictions = session.classify(model, source, advance)
         metrics = measure(predictions)
+        log.sync()
         if is_first:
             _record(session, folder, model, split, metrics)
             _write_predictions(folder, predictions, source)

@@ -87,6 +87,16 @@ class PartFolder(RunFolder):
         return self.whole
 
 
+def is_vacant(path: Path) -> bool:
+    """Whether nothing in a folder would be lost: it has at most what a start leaves that was killed at once."""
+    try:
+        names = {entry.name for entry in path.iterdir()}
+        left = {name for name in names if name.startswith(".config.json.")} | {".lock", ".launch"}
+        return names <= left or (names <= left | {"checkpoints"} and not any((path / "checkpoints").iterdir()))
+    except OSError:
+        return False
+
+
 def also_processes() -> str:
     """What a command needs to be given again in as many processes, where they are all on this machine."""
     here = os.environ.get("LOCAL_WORLD_SIZE", "1")

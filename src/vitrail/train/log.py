@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from vitrail.errors import DataError, DiskError
+from vitrail.errors import DataError, DiskError, notice
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
+from vitrail.runtime.lock import Hold
 from vitrail.train.folder import RunFolder
 
 Record = dict[str, Any]
@@ -25,9 +26,9 @@ Watcher = Callable[[Record], None]
 class Log:
     """Appends records to a file; every line is handed to the system at once."""
 
-    def __init__(self, path: Path, watcher: Watcher, *, is_written: bool = True) -> None:
-        """Of several processes one writes; the others only count."""
-        self._path, self.watcher, self._is_written = path, watcher, is_written
+    def __init__(self, path: Path, watcher: Watcher, *, is_written: bool = True, hold: Hold | None = None) -> None:
+        """Of several processes one writes; the others only count. `hold` knows whether the folder is in its place."""
+        self._path, self.watcher, self._is_written, self._hold = path, watcher, is_written, hold or Hold()
         self._file = None
         self.records = 0
         """How many are in the file."""
@@ -40,6 +41,8 @@ class Log:
         self.watcher(record)
 
     def _append(self, record: Record) -> None:
+        # An open file follows a folder that is moved, and checkpoints and models would not.
+        self._hold.ensure_in_place()
         try:
             if self._file is None:
                 if self._path.is_symlink():
@@ -51,7 +54,8 @@ class Log:
             raise self._failed(error) from error
 
     def sync(self) -> None:
-        """Make sure that the lines survive a power cut."""
+        """Make sure that the lines survive a power cut, and that what is written next lies beside them."""
+        self._hold.ensure_in_place()
         if self._file is not None:
             try:
                 os.fsync(self._file.fileno())
@@ -69,23 +73,42 @@ class Log:
         fix = "Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         return DiskError(f"could not be written ({error.strerror})", where=str(self._path), fix=fix)
 
-    def rewind(self, records: int, events: Iterable[Record] = ()) -> None:
+    def rewind(self, records: int, events: Iterable[Record] = ()) -> int:
         """Keep so many records, as a checkpoint knows them: what came after is about to be done again.
 
-        Events are in a checkpoint before they are in the log: one that a kill came between is written now.
+        Events are in a checkpoint before they are in the log: one that a kill came between is written now. Lines that
+        are no records are put aside with the whole file; returns how many of the records are lost.
         """
         self.close()
         if not self._is_written:
-            return
-        found = read_log(self._path) if self._path.exists() else iter(())
-        kept = list(itertools.islice(found, records))
+            return 0
+        is_there = self._path.exists()
+        found = [_parsed(line) for line in _lines(self._path)[:records]] if is_there else []
+        kept = [record for record in found if record is not None]
+        lost = records - len(kept)
+        if lost:
+            aside = self._put_aside() if is_there else None
+            notice(
+                f"{self._path}: {lost:,} of {records:,} records "
+                + (f"cannot be read and are left out; the file as it was is {aside.name}" if aside else "are gone")
+                + ". The checkpoints are whole, so the run goes on exactly; only its curves have a gap."
+            )
         kept += [event for event in events if event not in kept]
         self.records = len(kept)
-        if not kept and not self._path.exists():
-            return
-        with atomic_file(self._path) as temporary:
-            lines = (json_text(record) + "\n" for record in kept)
-            temporary.write_text("".join(lines), encoding="utf-8")
+        if kept or is_there:
+            with atomic_file(self._path) as temporary:
+                lines = (json_text(record) + "\n" for record in kept)
+                temporary.write_text("".join(lines), encoding="utf-8")
+        return lost
+
+    def _put_aside(self) -> Path:
+        """A copy of the file as it is, under a name that is free."""
+        ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+        free = (self._path.with_name(f"{self._path.name}.damaged{end}") for end in ends)
+        path = next(path for path in free if not path.exists())
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(self._path.read_bytes())
+        return path
 
 
 _NUMBERS = {
@@ -118,25 +141,43 @@ def is_finished(folder: RunFolder) -> bool:
     return folder.log.is_file() and [record["event"] for record in read_log(folder.log)][-1:] == ["done"]
 
 
-def read_log(path: Path, *, needs_numbers: bool = False) -> Iterator[Record]:
-    """The records of a run, oldest first; a last line that was cut off is left out.
+def read_log(path: Path, *, needs_numbers: bool = False, damaged: list[int] | None = None) -> Iterator[Record]:
+    """The records of a run, oldest first; lines that are none are left out, and their numbers go to `damaged`.
 
-    `needs_numbers` refuses records without the numbers that those who draw and tabulate them rely on.
+    A last line that was cut off is no damage: it was being written. `needs_numbers` leaves out records without the
+    numbers that those who draw and tabulate them rely on.
     """
+    lines = _lines(path)
+    for number, line in enumerate(lines, start=1):
+        record = _parsed(line, needs_numbers=needs_numbers)
+        if record is not None:
+            yield record
+        elif damaged is not None and not (number == len(lines) and _is_cut_off(line)):
+            damaged.append(number)
+
+
+def _lines(path: Path) -> list[str]:
     try:
         if path.is_symlink() or not path.is_file():
             raise OSError(errno.EINVAL, "not a plain file")
         # Not splitlines(), which also cuts at characters that a file name may hold.
-        lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+        text = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror})", where=str(path)) from None
-    for number, line in enumerate(lines if lines != [""] else [], start=1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            if number == len(lines):
-                return
-            raise DataError("is not JSON", where=f"{path}, line {number}") from None
-        if not _is_record(record, needs_numbers):
-            raise DataError("is not a record of a run", where=f"{path}, line {number}")
-        yield record
+    return text.split("\n") if text else []
+
+
+def _parsed(line: str, *, needs_numbers: bool = False) -> Record | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if _is_record(record, needs_numbers) else None
+
+
+def _is_cut_off(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return True
+    return False

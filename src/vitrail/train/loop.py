@@ -47,6 +47,10 @@ class Loop:
         self._not_finite: NotFinite | None = None
         self._losses: deque[float] = deque(maxlen=_LOSSES_REMEMBERED)
 
+    def tell_lost(self, records: int) -> None:
+        """Records of the log that could not be read or were gone: what was computed does not depend on them."""
+        self._happened({"event": "lost_records", "step": self.session.progress.step, "records": records})
+
     def run(self) -> None:
         """Train to the end; losses that are not finite and memory that runs out are met on the way."""
         session = self.session
@@ -185,6 +189,8 @@ class Loop:
             is_best = is_last
         keeps_last = session.config.train.keep == "last" or held_out is None
         if is_last if keeps_last else is_best:
+            # The lines that tell of a model are on disk before it is, in the folder that it belongs to.
+            self.log.sync()
             keep_model(session, self.folder, metrics)
         session.progress = replace(session.progress, evaluated=step)
 

@@ -41,6 +41,8 @@ class Progress:
     """Images at a time, over all processes."""
     each: int | None = None
     """Images at a time that are known to fit into one process."""
+    threads: int | None = None
+    """In which each process computes on a CPU; not known of runs of version 0.1."""
     rate_factor: float = 1.0
     """On the learning rate; halved by every rollback."""
     bad_in_a_row: int = 0
@@ -56,8 +58,9 @@ class Progress:
 
     def __post_init__(self) -> None:
         positive("micro_batch", self.micro_batch)
-        if self.each is not None:
-            positive("each", self.each)
+        for name in ("each", "threads"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
         for name in ("step", "steps", "bad_in_a_row", "records"):
             count(name, getattr(self, name), at_most=2**40)
         if not (0 < self.rate_factor <= 1 and 0 <= self.seconds < math.inf and self.step <= self.steps):

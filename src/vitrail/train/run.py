@@ -1,46 +1,56 @@
 """A run from its present step to its end: nobody else at work on it, signals heard, everything logged."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from vitrail.errors import DiskError, UsageError, notice
 from vitrail.runtime.atomic import recover
-from vitrail.runtime.lock import only_one
+from vitrail.runtime.lock import MovedFolder
 from vitrail.runtime.processes import LostProcess
-from vitrail.runtime.threads import is_tiny, one_thread
+from vitrail.runtime.threads import in_threads, own_threads
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.finish import Outcome, finish
-from vitrail.train.folder import RunFolder
+from vitrail.train.folder import PartFolder, RunFolder
 from vitrail.train.log import Log, Watcher
 from vitrail.train.loop import Loop
 from vitrail.train.session import Session
 from vitrail.train.stopping import Interrupted, Stopped, Stopping
+from vitrail.train.whole import held
 
 
 def run(session: Session, folder: RunFolder, watcher: Watcher) -> Outcome:
     """Train, measure and keep; raises `Stopped` when a signal came, with everything saved."""
     processes = session.processes
     stopping = Stopping(is_alone=processes.ranks == 1)
-    log = Log(folder.log, watcher, is_written=processes.is_first)
 
     def measured(images: int) -> None:
         watcher({"event": "testing", "images": images * processes.ranks})
         stopping.obey(processes)
 
-    with _held(session, folder), stopping.listening(), one_thread(is_tiny(session.model, session.device)):
+    with processes.together():
+        if processes.is_first:
+            _ensure_plain(folder)
+    with (
+        held(folder, processes, doing="training") as hold,
+        stopping.listening(),
+        in_threads(settled_threads(session)),
+    ):
+        log = Log(folder.log, watcher, is_written=processes.is_first, hold=hold)
         try:
-            with processes.together():
-                if processes.is_first:
-                    _tidy(session, folder)
-                    log.rewind(session.progress.records, session.progress.events)
+            lost = processes.first_says(lambda: _tidied(session, folder, log))
             _tell_move(session, watcher)
             if session.progress.step:
                 log.write({"event": "resumed", "step": session.progress.step})
-            Loop(session, folder, log, stopping).run()
+            loop = Loop(session, folder, log, stopping)
+            if lost:
+                loop.tell_lost(lost)
+            loop.run()
             with stopping.interruptible():
                 return finish(session, folder, log, measured)
+        except MovedFolder as moved:
+            raise _with_command(moved, folder) from None
         except DiskError:
-            notice(f"The last checkpoint is whole. Once there is space: {folder.resume_command}")
+            if checkpoints.listed(folder.checkpoints):
+                notice(f"The last checkpoint is whole. Once there is space: {folder.resume_command}")
             raise
         except Interrupted:
             raise Stopped(
@@ -53,30 +63,45 @@ def run(session: Session, folder: RunFolder, watcher: Watcher) -> Outcome:
             log.close()
 
 
-@contextmanager
-def _held(session: Session, folder: RunFolder) -> Iterator[None]:
-    """The lock of the run, which the first of its processes holds for all."""
-    with ExitStack() as held:
-        with session.processes.together():
-            if session.processes.is_first:
-                _ensure_plain(folder)
-                held.enter_context(only_one(folder.lock, busy=f"another process is training {folder.path}"))
-        yield
-
-
 def _tell_move(session: Session, watcher: Watcher) -> None:
-    """Another number of processes is in the log already, as an event; whoever watches hears it now."""
+    """Another number of processes or threads is in the log already, as an event; whoever watches hears it now."""
     last = session.progress.events[-1:]
-    if last and last[0]["event"] == "processes" and last[0]["step"] == session.progress.step:
+    if last and last[0]["event"] in ("processes", "threads") and last[0]["step"] == session.progress.step:
         watcher(last[0])
 
 
-def _tidy(session: Session, folder: RunFolder) -> None:
-    """Begin with what the checkpoint knows, and nothing that a killed process left half done."""
+def settled_threads(session: Session) -> int | None:
+    """In how many threads the run is computed on a CPU: those it was begun with, because others round otherwise."""
+    if session.device.type != "cpu":
+        return None
+    mine = own_threads(session.model, session.device)
+    # The first process counts for all, whose machines may have more cores or fewer.
+    count = session.processes.told(session.progress.threads or mine)
+    session.progress = replace(session.progress, threads=count)
+    if count != mine:
+        notice(
+            f"Computed in {count} thread{'s' if count > 1 else ''}, as before, and not in {mine}: the bits depend on "
+            "their number. --allow-changed takes the other."
+        )
+    return count
+
+
+def _with_command(moved: MovedFolder, folder: RunFolder) -> MovedFolder:
+    """What happened to the folder of a run, with the command that goes on where it is now."""
+    if moved.now is None:
+        return moved
+    # A run that is part of a whole goes on with the whole, which was moved or not.
+    own = "" if isinstance(folder, PartFolder) else f": {replace(folder, path=moved.now).resume_command}"
+    return MovedFolder(moved.was, moved.now, fix=f"Everything up to its last checkpoint is there; go on with it{own}.")
+
+
+def _tidied(session: Session, folder: RunFolder, log: Log) -> int:
+    """Begin with what the checkpoint knows, and nothing that a killed process left half done; counts lost records."""
     _ensure_newest(session, folder)
     recover(folder.model)
     if session.resumed_from is not None:
         checkpoints.clean(folder.checkpoints, session.resumed_from)
+    return log.rewind(session.progress.records, session.progress.events)
 
 
 def _ensure_newest(session: Session, folder: RunFolder) -> None:
@@ -91,6 +116,6 @@ def _ensure_newest(session: Session, folder: RunFolder) -> None:
 
 def _ensure_plain(folder: RunFolder) -> None:
     """Nothing of a run is written elsewhere, as a link in its folder would have it."""
-    for path in (folder.lock, folder.checkpoints, folder.log):
+    for path in (folder.checkpoints, folder.log):
         if path.is_symlink():
             raise UsageError("is a link", wanted="files of the run itself", where=str(path))

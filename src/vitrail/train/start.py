@@ -16,7 +16,7 @@ from vitrail.models.empty import empty
 from vitrail.models.masked import build_masked
 from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
-from vitrail.runtime.threads import is_tiny
+from vitrail.runtime.threads import own_threads
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import (
     FORMAT,
@@ -224,6 +224,7 @@ def _take_over(session: Session, found: checkpoints.Checkpoint, record: RunRecor
             fix="Change it back, or go on with --allow-changed, no longer exactly.",
         )
     session.load(found)
+    _settle_threads(session, found.state.get("processes", 1), may_change=allowed.changed)
     if changes:
         # The length and the pieces are part of the progress, which was computed from what is no longer so.
         if first.steps < session.progress.step:
@@ -241,6 +242,18 @@ def _filled(stored: Any, folder: Path) -> Any:
     with suppress(VitrailError):
         return to_json(beside(from_json(RunConfig, stored, where="a checkpoint"), folder))
     return stored
+
+
+def _settle_threads(session: Session, processes_then: int, *, may_change: bool) -> None:
+    """In as many threads as before, unless other numbers were asked for: other processes come with their own."""
+    progress, now = session.progress, own_threads(session.model, session.device)
+    if progress.threads is None or session.device.type != "cpu":
+        return
+    if processes_then != session.processes.ranks:
+        session.progress = replace(progress, threads=now)
+    elif may_change and now != progress.threads:
+        event = {"event": "threads", "step": progress.step, "from": progress.threads, "threads": now}
+        session.progress = progress.with_event(event, threads=now)
 
 
 def _settle_pieces(session: Session, processes_then: int, asked: int | None) -> None:
@@ -344,9 +357,9 @@ def set_determinism(config: RunConfig) -> None:
     torch.use_deterministic_algorithms(config.train.deterministic)
 
 
-def device_name(device: torch.device, network: torch.nn.Module) -> str:
-    """What a network is computed on, for people."""
+def device_name(device: torch.device, network: torch.nn.Module, threads: int | None = None) -> str:
+    """What a network is computed on, for people; on a CPU in so many threads, where that is known."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    threads = 1 if is_tiny(network, device) else torch.get_num_threads()
+    threads = threads or own_threads(network, device)
     return f"{device.type}, {threads} thread{'s' if threads > 1 else ''}"

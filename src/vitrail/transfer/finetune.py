@@ -22,7 +22,7 @@ from vitrail.train.sources import Checking, open_run_data
 from vitrail.train.spreading import Placement
 from vitrail.train.start import Allowed, begin, resume
 from vitrail.train.stopping import Stopping
-from vitrail.train.whole import held, stoppable
+from vitrail.train.whole import ensure_in_place, held, stoppable
 from vitrail.transfer.folder import FinetuneFolder, keep_first, write_plan
 from vitrail.transfer.plan import Plan, PlannedRun, final_runs, sweep_runs
 from vitrail.transfer.result import Final, Measured, Result, Trial, choose_rate, make_result, write_result
@@ -64,6 +64,7 @@ class Finetuning:
             result = make_result(self.plan, trials, chosen, finals)
             with self._processes.together():
                 if self._processes.is_first:
+                    ensure_in_place(self.folder)
                     keep_first(self.folder, self.folder.run(planned[0].folder))
                     write_result(self.folder.result, result)
             return result
@@ -93,6 +94,8 @@ class Finetuning:
         folder = self.folder.run(run.folder)
         if (record := self._processes.first_says(lambda: _last_record(folder))) is None:
             self._stopping.obey(self._processes)
+            with self._processes.together():
+                ensure_in_place(self.folder)
             with self._stopping.interruptible():
                 session = self._session(run, folder)
             # Not before: what cannot even begin leaves no plan behind.
