@@ -8,8 +8,7 @@ from vitrail.evaluate import probe
 
 def test_the_table_and_the_numbers(place, capsys) -> None:
     (result,) = measured(capsys, "probe", "model", "--data", "photos")["results"]
-    # A fifth of 12, 11 and 6 images, and the rest rounded down.
-    assert result["chosen_on_held_out_training_images"] == 3 + 3 + 2
+    assert (result["chosen_on_held_out_training_images"], result["folds"]) == (12 + 11 + 6, 5)
     assert result["accuracy"] == result["right"] / result["test_images"]
     assert result["test_images"] == 15
     assert result["converged"]
@@ -17,7 +16,7 @@ def test_the_table_and_the_numbers(place, capsys) -> None:
     assert main(["probe", "model", "--data", "photos"]) == 0
     out = capsys.readouterr().out
     line = next(line.split() for line in out.splitlines() if " photos " in line)
-    assert line[3:6] == [f"{100 * result['accuracy']:.2f}", f"{result['l2']:g}", "8"]
+    assert line[3:6] == [f"{100 * result['accuracy']:.2f}", f"{result['l2']:g}", "29"]
     assert line[6:8] == ["29", "15"]
     assert "The l2 is chosen on training images that are held out" in out
 

@@ -8,7 +8,7 @@ from tests.evaluate.test_closed_form import blobs
 
 from vitrail.errors import DataError, UsageError
 from vitrail.evaluate import linear_probe, probe
-from vitrail.evaluate.probe import hold_out
+from vitrail.evaluate.probe import held_out_folds
 
 
 @pytest.fixture
@@ -16,27 +16,50 @@ def case() -> tuple:
     return *blobs(120, 6), *blobs(90, 6, seed=4)
 
 
-@pytest.mark.parametrize("l2", [0.01, 0.1, 10.0])
-def test_the_solution_is_scikit_learns(case, l2) -> None:
-    x, y, test_x, test_y = case
-    found = linear_probe(*case, l2=l2)
+@pytest.mark.parametrize("l2", [1e-6, 1e-4, 0.01, 0.1, 10.0])
+@pytest.mark.parametrize(("dim", "separable"), [(6, False), (40, True)])
+def test_the_solution_is_scikit_learns(l2, dim, separable) -> None:
+    """Where classes can be separated the weights grow as the l2 shrinks, and a small gradient says little."""
+    (x, y), (test_x, test_y) = blobs(120, dim), blobs(90, dim, seed=4)
+    found = linear_probe(x, y, test_x, test_y, l2=l2)
     mean, scale = x.astype(np.float64).mean(0), x.astype(np.float64).std(0) + 1e-5
-    judge = LogisticRegression(C=1 / (l2 * len(x)), tol=1e-10, max_iter=10_000).fit((x - mean) / scale, y)
-    np.testing.assert_allclose(found.weights[:-1].T, judge.coef_, atol=3e-3)
+    judge = LogisticRegression(C=1 / (l2 * len(x)), solver="newton-cg", tol=1e-12, max_iter=10_000)
+    judge.fit((x - mean) / scale, y)
+    assert l2 > 1e-5 or (judge.score((x - mean) / scale, y) == 1.0) == separable
+    size = np.abs(judge.coef_).max()
+    np.testing.assert_allclose(found.weights[:-1].T, judge.coef_, atol=1e-3 * size)
     # A constant may be added to all biases.
-    np.testing.assert_allclose(found.weights[-1] - found.weights[-1].mean(), judge.intercept_, atol=3e-3)
+    bias = found.weights[-1] - found.weights[-1].mean()
+    np.testing.assert_allclose(bias, judge.intercept_ - judge.intercept_.mean(), atol=1e-3 * size)
     assert found.right == (judge.predict((test_x - mean) / scale) == test_y).sum()
     assert found.accuracy == found.right / 90
     assert found.converged
-    assert found.gradient <= 1e-5
-    assert (found.tried, found.held_out, found.l2) == ((), 0, l2)
+    assert found.iterations > 0
+    assert (found.tried, found.held_out, found.folds, found.l2) == ((), 0, 0, l2)
+
+
+def test_each_l2_of_a_grid_is_solved_and_not_taken_from_the_one_before() -> None:
+    """The solution of 1e-5 has a small gradient at 1e-6 too, and is not its solution."""
+    x, y = blobs(120, 40)
+    tried = linear_probe(x, y, *blobs(90, 40, seed=4), l2=(1e-5, 1e-6)).tried
+    assert all(one.iterations > probe.FOLDS for one in tried)
+    assert all(one.converged for one in tried)
+    folds = held_out_folds(y)
+    losses = []
+    for fold in folds:
+        rest = np.setdiff1d(np.arange(len(y)), fold)
+        mean, scale = x[rest].astype(np.float64).mean(0), x[rest].astype(np.float64).std(0) + 1e-5
+        judge = LogisticRegression(C=1e6 / len(rest), solver="newton-cg", tol=1e-12, max_iter=10_000)
+        sure = judge.fit((x[rest] - mean) / scale, y[rest]).predict_log_proba((x[fold] - mean) / scale)
+        losses += [-sure[place, label] for place, label in enumerate(y[fold])]
+    assert tried[1].loss == pytest.approx(np.mean(losses), rel=0.02)
 
 
 def test_the_l2_is_chosen_on_training_features_alone(case) -> None:
     x, y, test_x, test_y = case
     found = linear_probe(*case)
     shuffled = linear_probe(x, y, test_x[::-1] * 3, (test_y + 1) % 4)
-    assert (found.l2, found.tried, found.held_out) == (shuffled.l2, shuffled.tried, 24)
+    assert (found.l2, found.tried, found.held_out, found.folds) == (shuffled.l2, shuffled.tried, 120, 5)
     np.testing.assert_array_equal(found.weights, shuffled.weights)
     best = max(found.tried, key=lambda one: (one.accuracy, -one.loss))
     assert found.l2 == best.l2
@@ -44,13 +67,20 @@ def test_the_l2_is_chosen_on_training_features_alone(case) -> None:
     np.testing.assert_array_equal(found.weights, linear_probe(*case, l2=best.l2).weights)
 
 
-def test_what_is_tried_is_what_a_fit_to_the_rest_gives(case) -> None:
+@pytest.mark.parametrize("most", [probe.ONE_IS_ENOUGH, 119])
+def test_what_is_tried_is_what_fits_to_the_rest_of_each_fold_give(case, monkeypatch, most) -> None:
+    monkeypatch.setattr(probe, "ONE_IS_ENOUGH", most)
     x, y, *_ = case
-    rest, held = hold_out(y, seed=5)
+    folds = held_out_folds(y, seed=5)
+    assert len(folds) == (5 if most > 120 else 1)
     found = linear_probe(*case, l2=(1.0, 0.1), seed=5)
+    assert (found.folds, found.held_out) == (len(folds), 24 * len(folds))
     for one in found.tried:
-        alone = linear_probe(x[rest], y[rest], x[held], y[held], l2=one.l2)
-        assert one.accuracy == alone.accuracy
+        right = 0
+        for held in folds:
+            rest = np.setdiff1d(np.arange(120), held)
+            right += linear_probe(x[rest], y[rest], x[held], y[held], l2=one.l2).right
+        assert one.accuracy == right / found.held_out
 
 
 def test_every_l2_is_tried_from_the_strongest_on(case) -> None:
@@ -75,7 +105,6 @@ def test_too_few_iterations_are_told(case, monkeypatch) -> None:
     found = linear_probe(*case, l2=1e-4)
     assert not found.converged
     assert found.iterations == 3
-    assert found.gradient > 1e-5
 
 
 def test_threads_are_given_back(case) -> None:
@@ -84,13 +113,24 @@ def test_threads_are_given_back(case) -> None:
     assert torch.get_num_threads() == before
 
 
-def test_a_fifth_of_every_class_is_held_out_and_never_its_last_image() -> None:
-    labels = np.array([0] * 50 + [1] * 10 + [2] * 3 + [3] * 2 + [4])
-    rest, held = hold_out(labels)
-    assert sorted([*rest, *held]) == list(range(len(labels)))
-    assert np.bincount(labels[held], minlength=5).tolist() == [10, 2, 1, 1, 0]
-    assert hold_out(labels)[1].tolist() == held.tolist()
-    assert hold_out(labels, seed=1)[1].tolist() != held.tolist()
+def test_every_image_is_held_out_once_and_never_the_only_one_of_a_class() -> None:
+    labels = np.array([0] * 50 + [1] * 11 + [2] * 3 + [3] * 2 + [4])
+    folds = held_out_folds(labels)
+    assert sorted(np.concatenate(folds)) == list(range(len(labels) - 1))
+    counts = np.array([np.bincount(labels[fold], minlength=5) for fold in folds])
+    assert np.ptp(counts.sum(axis=1)) <= 1
+    assert (np.ptp(counts, axis=0) <= 1).all()
+    for fold in folds:
+        assert set(np.delete(labels, fold)) == {0, 1, 2, 3, 4}
+    assert [fold.tolist() for fold in held_out_folds(labels)] == [fold.tolist() for fold in folds]
+    assert held_out_folds(labels, seed=1)[0].tolist() != folds[0].tolist()
+    assert len(held_out_folds(np.array([0, 0, 1]))) == 2
+
+
+def test_of_many_images_one_fold_is_enough() -> None:
+    labels = np.arange(probe.ONE_IS_ENOUGH + 1) % 10
+    assert [len(fold) for fold in held_out_folds(labels[:-1])] == [2000] * 5
+    assert [len(fold) for fold in held_out_folds(labels)] == [2001]
 
 
 def test_one_image_of_each_class_cannot_choose(case) -> None:
