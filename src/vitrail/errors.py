@@ -39,6 +39,10 @@ class TooManyPixels(DataError):
     """An image that is too large to decode."""
 
 
+class DamagedImage(DataError):
+    """An image of a known kind whose data is broken, or ends too early."""
+
+
 class DiskError(VitrailError):
     """A result that could not be written."""
 

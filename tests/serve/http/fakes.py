@@ -40,6 +40,7 @@ FACTS: dict[str, Any] = {
     "num_heads": 3,
     "head_dim": 64,
     "mlp_width": 768,
+    "position": "learned_1d",
     "pool": "token",
     "loss": "softmax",
     "preprocessing": {"mean": [0.5, 0.5, 0.5]},

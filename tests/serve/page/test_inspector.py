@@ -277,9 +277,10 @@ def test_the_equations_have_the_shapes_of_this_model(opened) -> None:
     page = opened.page
     view(page, "equations")
     expect(page.locator("#equations math")).to_have_count(4)
-    shapes = []
+    shapes, tokens = [], []
     for _ in range(9):
         shapes.append(page.locator("#shapes").text_content())
+        tokens.append(page.locator(".yours").text_content())
         if page.locator("#step-next").is_enabled():
             page.click("#step-next")
     assert shapes == [
@@ -293,6 +294,9 @@ def test_the_equations_have_the_shapes_of_this_model(opened) -> None:
         "17 × 24→24",
         "24→6",
     ]
+    # The class token is put in front in the third step, and nobody can follow it before.
+    assert ["Not here yet: class token" in said for said in tokens[:2]] == [True, True]
+    assert tokens[2:4] == ["You follow: class token."] * 2
     expect(page.locator(".equation.now .lit").last).to_contain_text("head")
     assert page.locator("#step-next").is_disabled()
     page.click("#step-back")
@@ -376,6 +380,10 @@ def test_what_cannot_be_read_is_said(opened, world) -> None:
     broken.write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
     page.set_input_files("#file", broken)
     expect(page.locator("#glass-a .empty.error")).to_contain_text("“broken.png” is no image that can be read here.")
+    cut = world.folder / "cut.png"
+    cut.write_bytes(world.image.read_bytes()[:-200])
+    page.set_input_files("#file", cut)
+    expect(page.locator("#glass-a .empty.error")).to_contain_text("“cut.png” is damaged or cut off")
     give(page, world.image)
     expect(page.locator("#glass-a .empty")).to_be_hidden()
     # The browser itself notes an answer of 400; nothing else may be in the console.

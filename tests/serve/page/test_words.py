@@ -1,5 +1,7 @@
 """What the page says is said in every language."""
 
+import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -33,6 +35,31 @@ def test_every_name_that_is_asked_for_is_there() -> None:
         text = path.read_text(encoding="utf-8")
         asked = re.findall(r'\bsay\("(\w+)"', text) + re.findall(r'data-(?:word|label)="(\w+)"', text)
         assert [name for name in asked if name not in known] == [], path.name
+
+
+def test_the_code_beside_each_equation_is_there_and_computes_it() -> None:
+    text = (PAGE / "view-equations.js").read_text(encoding="utf-8")
+    named = dict(re.findall(r'name: (?:\w+\.class_token \? |POSITION_ROWS\[.*?\]|)"?(\w*)"?.*?code: (.*?) \}', text))
+    assert set(named) == {"cut", "project", "class", "", "heads", "residual", "mlp", "read", "answer"}
+    # What each part has to say of itself, in the notation of the paper.
+    computes = {
+        "cut": "projection(features)",
+        "project": "projection(features)",
+        "class": "self.class_token",
+        "": "z + self.positions[0]()",
+        "heads": "torch.softmax(",
+        "residual": "z + self.skip(self.dropout(self.attention(",
+        "mlp": "self.contract(",
+        "read": ("self.output(", "tokens[:, 0]"),
+        "answer": "self.head(self.features(images))",
+    }
+    for step, code in named.items():
+        parts = re.findall(r'\["models/(\w+)\.py", "(\w+)\.(\w+)"\]', code)
+        lines = [computes[step]] if isinstance(computes[step], str) else computes[step]
+        assert len(parts) == len(lines), step
+        for (module, owner, function), line in zip(parts, lines, strict=True):
+            found = getattr(vars(importlib.import_module(f"vitrail.models.{module}"))[owner], function)
+            assert line in inspect.getsource(found), step
 
 
 def test_nothing_comes_from_outside() -> None:

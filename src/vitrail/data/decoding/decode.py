@@ -24,7 +24,7 @@ from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from vitrail.config.decoding import FORMATS, DecodePolicy
 from vitrail.data.decoding.jpeg import count_scans, count_segments
 from vitrail.data.sources.source import Encoded
-from vitrail.errors import DataError, TooManyPixels
+from vitrail.errors import DamagedImage, DataError, TooManyPixels
 
 Mode = Literal["RGB", "L"]
 DEFAULT_POLICY = DecodePolicy()
@@ -253,9 +253,9 @@ def _too_large(came: str, policy: DecodePolicy, where: str) -> TooManyPixels:
     return TooManyPixels(f"the header says {came}", wanted=f"at most {policy.max_pixels:,} (max_pixels)", where=where)
 
 
-def _damaged(kind: str, error: BaseException, where: str) -> DataError:
+def _damaged(kind: str, error: BaseException, where: str) -> DamagedImage:
     reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
-    return DataError(f"the {kind} data is damaged or cut off ({reason})", where=where)
+    return DamagedImage(f"the {kind} data is damaged or cut off ({reason})", where=where)
 
 
 _BEGINNINGS = {

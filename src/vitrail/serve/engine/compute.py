@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import DataError, TooManyPixels, UsageError, VitrailError
+from vitrail.errors import DamagedImage, DataError, TooManyPixels, UsageError, VitrailError
 from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.board import Board, Task
 from vitrail.serve.engine.heavy import HeavyDecoder
@@ -208,6 +208,8 @@ def tell(message: str) -> None:
 def _unreadable(error: DataError) -> Reply:
     if isinstance(error, TooManyPixels):
         return error_reply(413, "too_large", str(error))
+    if isinstance(error, DamagedImage):
+        return error_reply(400, "damaged_image", str(error))
     return error_reply(400, "unreadable_image", str(error))
 
 

@@ -60,6 +60,7 @@ SCHEMAS: dict[str, Schema] = {
             "num_heads": _or_none("integer"),
             "head_dim": _or_none("integer"),
             "mlp_width": _or_none("integer"),
+            "position": _or_none("string"),
             "pool": _or_none("string"),
             "loss": {"enum": ["softmax", "sigmoid"]},
             "preprocessing": {"type": "object"},

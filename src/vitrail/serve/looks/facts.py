@@ -107,6 +107,7 @@ def _encoder(network: ModelConfig) -> dict[str, Any]:
             "registers": 0,
             "width": network.feature_width if isinstance(network, BitConfig) else None,
             **nothing,
+            "position": None,
             "pool": "mean",
         }
     return {
@@ -118,6 +119,7 @@ def _encoder(network: ModelConfig) -> dict[str, Any]:
         "num_heads": network.num_heads,
         "head_dim": network.width // network.num_heads,
         "mlp_width": network.mlp_width,
+        "position": network.position,
         "pool": network.pool,
     }
 

@@ -2,6 +2,9 @@
 
 import { math } from "./dom.js";
 
+// The step that adds positions to tokens: rows that were learnt, or that are computed. Other kinds add nothing in (1).
+export const POSITION_ROWS = { learned_1d: "position", learned_2d: "position", sincos_2d: "fixedPosition", sinusoid_1d: "fixedPosition" };
+
 const i = (name) => math("mi", name);
 const bold = (name) => {
   const element = math("mi", name);
@@ -32,7 +35,7 @@ export function equationOf(place, model) {
   return element;
 }
 
-// z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos
+// z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos, where the model adds positions
 function first(model) {
   const count = model.grid[0] * model.grid[1];
   const patch = (above) => row(term("patch project", both(bold("x"), i("p"), above)), term("project", bold("E")));
@@ -40,7 +43,8 @@ function first(model) {
   if (model.class_token) tokens.push(term("class", sub(bold("x"), word("class"))), o(";"));
   if (model.registers) tokens.push(term("class", sub(bold("x"), word(`reg 1…${model.registers}`))), o(";"));
   tokens.push(patch(n(1)), o(";"), patch(n(2)), o(";"), o("⋯"), o(";"), patch(n(count)));
-  return row(z(n(0)), o("="), o("["), ...tokens, o("]"), o("+"), term("position", sub(bold("E"), word("pos"))));
+  const places = POSITION_ROWS[model.position] ? [o("+"), term("position", sub(bold("E"), word("pos")))] : [];
+  return row(z(n(0)), o("="), o("["), ...tokens, o("]"), ...places);
 }
 
 // z'_l = MSA(LN(z_{l-1})) + z_{l-1}

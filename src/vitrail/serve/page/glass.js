@@ -9,6 +9,8 @@ import { say, tokenName } from "./words.js";
 import { overlayOf, presentView } from "./views.js";
 
 const SMALL = 64;
+// What is said in the words of the page; other problems in those of the server.
+const PROBLEMS = { unreadable_image: "unreadable", damaged_image: "damaged" };
 
 export class Glass {
   constructor(holder, side) {
@@ -171,7 +173,7 @@ export class Glass {
   // What stands in the window while there is no image in it.
   words() {
     const { image } = this;
-    if (image?.error) return say(image.isUnreadable ? "unreadable" : "failed", { name: image.name, reason: image.error });
+    if (image?.error) return say(PROBLEMS[image.code] ?? "failed", { name: image.name, reason: image.error });
     if (image) return say("reading");
     if (this.side === "b") return say("emptySecond");
     return say(state.drawing ? "emptyDrawn" : "emptyGlass");

@@ -36,7 +36,7 @@ export async function look(side, blob, name, note = null, keep = false) {
     tell({ pending: false });
   } catch (error) {
     if (signal.aborted) return;
-    tell({ pending: false, error: error.message, isUnreadable: error.code === "unreadable_image" });
+    tell({ pending: false, error: error.message, code: error.code });
   }
 }
 

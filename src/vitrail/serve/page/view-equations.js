@@ -1,6 +1,6 @@
 // The four equations of the paper, walked through with the shapes of this model and a token of this image.
 
-import { equationOf } from "./equation-terms.js";
+import { equationOf, POSITION_ROWS } from "./equation-terms.js";
 import { make, percent } from "./dom.js";
 import { looking, strongest } from "./rows.js";
 import { change, shownToken, state, tokenNumbers } from "./state.js";
@@ -8,25 +8,28 @@ import { className, number, say, tokenName } from "./words.js";
 
 let parts = null;
 
-// Each step: which equation, which of its terms lights up, and the shapes that go in and come out.
+// Each step: which equation, which of its terms lights up, the shapes that go in and come out, and the code that does it.
 function steps() {
   const { model } = state;
   const n = model.grid[0] * model.grid[1];
   const t = model.tokens;
   const cut = [n, tokenNumbers()];
   const image = [...model.image_size, model.channels];
+  const one = [t, model.width];
   const found = [
-    { name: "cut", equation: 1, term: "patch", from: image, ...(model.stem ? { to: model.stem.map, back: cut } : { to: cut }), code: "models/embedding.py" },
-    { name: "project", equation: 1, term: "project", from: cut, to: [n, model.width], code: "models/embedding.py" },
-    { name: model.class_token ? "class" : "noClass", equation: 1, term: "class", from: [n, model.width], to: [t, model.width], code: "models/embedding.py" },
-    { name: "position", equation: 1, term: "position", from: [t, model.width], to: [t, model.width], code: "models/positions.py" },
-    { name: "heads", equation: 2, term: "attention", from: [t, model.width], to: [model.num_heads, t, t], code: "models/attention.py" },
-    { name: "residual", equation: 2, term: "residual", from: [t, model.width], to: [t, model.width], code: "models/block.py" },
-    { name: "mlp", equation: 3, term: "mlp", from: [t, model.width], to: [t, model.mlp_width], back: [t, model.width], code: "models/mlp.py" },
-    { name: "read", equation: 4, term: "read", from: [t, model.width], to: [model.width], code: "models/vit.py" },
+    { name: "cut", equation: 1, term: "patch", from: image, ...(model.stem ? { to: model.stem.map, back: cut } : { to: cut }), code: ["models/embedding.py", "PatchEmbedding.forward"] },
+    { name: "project", equation: 1, term: "project", from: cut, to: [n, model.width], code: ["models/embedding.py", "PatchEmbedding.forward"] },
   ];
-  if (model.num_classes) found.push({ name: "answer", equation: 4, term: "answer", from: [model.width], to: [model.num_classes], code: "models/classifier.py" });
-  return model.class_token || model.registers ? found : found.filter((step) => step.name !== "noClass");
+  if (model.prefix_tokens) found.push({ name: model.class_token ? "class" : "noClass", equation: 1, term: "class", from: [n, model.width], to: one, code: ["models/vit.py", "VisionTransformer.place"] });
+  if (POSITION_ROWS[model.position]) found.push({ name: POSITION_ROWS[model.position], equation: 1, term: "position", from: one, to: one, code: ["models/vit.py", "VisionTransformer.place"] });
+  found.push(
+    { name: "heads", equation: 2, term: "attention", from: one, to: [model.num_heads, t, t], code: ["models/attention.py", "Attention.weights"] },
+    { name: "residual", equation: 2, term: "residual", from: one, to: one, code: ["models/block.py", "Block.forward"] },
+    { name: "mlp", equation: 3, term: "mlp", from: one, to: [t, model.mlp_width], back: one, code: ["models/mlp.py", "Mlp.forward"] },
+    { name: "read", equation: 4, term: "read", from: one, to: [model.width], code: model.pool === "map" ? ["models/pooling.py", "AttentionPooling.forward"] : ["models/vit.py", "VisionTransformer.read"] },
+  );
+  if (model.num_classes) found.push({ name: "answer", equation: 4, term: "answer", from: [model.width], to: [model.num_classes], code: ["models/classifier.py", "Classifier.forward"] });
+  return found;
 }
 
 export const equations = {
@@ -35,7 +38,7 @@ export const equations = {
   can: (model) => Boolean(model.depth),
   mount,
   update,
-  data: () => ({ step: state.step, steps: steps().map(({ name, equation, from, to }) => ({ name, equation, from, to })) }),
+  data: () => ({ step: state.step, steps: steps().map(({ name, equation, from, to, code }) => ({ name, equation, from, to, code })) }),
 };
 
 function mount(panel) {
@@ -82,7 +85,7 @@ function update() {
   parts.words.textContent = say(step.name === "read" ? `words_read_${model.pool}` : `words_${step.name}`, values);
   parts.shapes.replaceChildren(...shapes(step));
   parts.yours.textContent = yours(step);
-  parts.code.textContent = say("inCode", { file: `src/vitrail/${step.code}` });
+  parts.code.textContent = say("inCode", { file: `src/vitrail/${step.code[0]}`, part: step.code[1] });
   parts.back.disabled = place === 0;
   parts.next.disabled = place === all.length - 1;
   [...parts.dots.children].forEach((dot, one) => dot.setAttribute("aria-current", one === place ? "step" : "false"));
@@ -100,7 +103,9 @@ function yours(step) {
   if (!image?.seen) return say("stepNeedsImage");
   const token = shownToken();
   const name = tokenName(token);
-  if (step.name === "cut" || step.name === "project" || step.name === "position") return say("yourToken", { name });
+  const isPatch = token !== "read" ? token >= state.model.prefix_tokens : !state.model.class_token;
+  if ((step.name === "cut" || step.name === "project") && !isPatch) return say("notYet", { name });
+  if (step.equation === 1) return say("yourToken", { name });
   if (step.name === "heads") {
     if (!state.model.can.attention) return say("looksUnseen");
     const found = looking(image, state.layer, state.head, token);
