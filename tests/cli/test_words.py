@@ -1,10 +1,14 @@
 """What people type, before it is parsed."""
 
+import math
+
 import pytest
 
+from vitrail.cli import evaluate, fewshot, inspect, knn, predict, probe, report, transfer
 from vitrail.cli.words import (
     SHORT_NAMES,
     ensure_plain_name,
+    in_front,
     is_given,
     positional,
     refuse_derived,
@@ -143,3 +147,31 @@ def test_plain_names_are_fine_and_long_ones_are_told() -> None:
 )
 def test_a_value_that_does_not_fit_is_told_in_words(words, metavar, told) -> None:
     assert str(told_value("--train.epochs", metavar, words)).endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "wanted"),
+    [
+        (inspect.Options, "M --preprocessing X a b --json c", "M a b c --preprocessing X --json"),
+        (inspect.Options, "--layers 0 -1 M a", "M a --layers 0 -1"),
+        (inspect.Options, "M a --data-root=x b", "M a b --data-root=x"),
+        (predict.Options, "M --image-size 32 a --top 1 b", "M a b --image-size 32 --top 1"),
+        (predict.Options, "M --image-size 32 48 a", "M a --image-size 32 48"),
+        (evaluate.Options, "--skip-bad M --data D N", "M N --skip-bad --data D"),
+        (report.Options, "A --out x.html B", "A B --out x.html"),
+        (knn.run, "M --k 1 20 N --json O --data D E", "M N O --k 1 20 --json --data D E"),
+        (fewshot.run, "--shots 1 5 M --fresh N", "M N --shots 1 5 --fresh"),
+        (probe.run, "--l2 0.1 M --device cpu N", "M N --l2 0.1 --device cpu"),
+        (transfer.Options, "--skip-missing M --name x N --data D E", "M N --skip-missing --name x --data D E"),
+    ],
+)
+def test_options_may_stand_anywhere(kind, typed, wanted) -> None:
+    assert in_front(kind, typed.split()) == wanted.split()
+    # Where they stand already as they should, nothing moves.
+    assert in_front(kind, wanted.split()) == wanted.split()
+
+
+def test_of_options_that_are_not_known_every_word_may_belong_to_one() -> None:
+    typed = ["M", "--name", "x", "N", "--steps", "cifar10=10", "pets=20", "--data", "D", "E"]
+    moved = in_front(transfer.Options, typed, others=math.inf)
+    assert moved == ["M", "N", "--name", "x", "--steps", "cifar10=10", "pets=20", "--data", "D", "E"]

@@ -10,6 +10,7 @@ import tyro
 from vitrail.cli.launch import launch, split_processes
 from vitrail.cli.progress import progress
 from vitrail.cli.terminal import print_json, printable
+from vitrail.cli.words import in_front
 from vitrail.config.checks import positive
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check.preflight import preflight
@@ -92,7 +93,7 @@ def run_words(words: Sequence[str]) -> None:
     if processes is not None and not {"-h", "--help"} & set(words):
         launch("evaluate", words, processes)
         return
-    run(tyro.cli(Options, args=list(words), prog="vitrail evaluate"))
+    run(tyro.cli(Options, args=in_front(Options, words), prog="vitrail evaluate"))
 
 
 def run(options: Options) -> None:

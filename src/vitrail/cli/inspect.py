@@ -16,6 +16,7 @@ import tyro
 from vitrail.cli.known_data import ensure_outside_known, kind_of
 from vitrail.cli.progress import progress
 from vitrail.cli.terminal import console, print_json, printable, table
+from vitrail.cli.words import in_front
 from vitrail.config import DecodePolicy
 from vitrail.config.checks import positive
 from vitrail.config.figures import FIGURES, WITHOUT_IMAGES
@@ -83,7 +84,7 @@ class Options:
 
 def run_words(words: Sequence[str]) -> None:
     """Run `vitrail inspect MODEL [IMAGES ...] ...`."""
-    run(tyro.cli(Options, args=list(words), prog="vitrail inspect"))
+    run(tyro.cli(Options, args=in_front(Options, words), prog="vitrail inspect"))
 
 
 def run(options: Options) -> None:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from vitrail.cli.launch import launch, split_processes
 from vitrail.cli.progress import duration, progress
 from vitrail.cli.terminal import console, printable
+from vitrail.cli.words import in_front
 from vitrail.config.checks import count, positive
 from vitrail.errors import DataError, UsageError, VitrailError, notice
 
@@ -104,7 +105,7 @@ def run_verb(verb: str, run: Callable[..., None], words: Sequence[str]) -> None:
     if processes is not None and not {"-h", "--help"} & set(words):
         launch(verb, words, processes)
         return
-    tyro.cli(run, args=list(words), prog=f"vitrail {verb}")
+    tyro.cli(run, args=in_front(run, words), prog=f"vitrail {verb}")
 
 
 def on_features(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vitrail.cli.predict_words import Csv, Json, Lines, Shown
+from vitrail.cli.words import in_front
 from vitrail.config.checks import positive
 from vitrail.errors import DataError, UsageError
 
@@ -61,7 +62,7 @@ class Options:
 
 def run_words(words: Sequence[str]) -> None:
     """Run `vitrail predict MODEL IMAGE [IMAGE ...] ...`."""
-    run(tyro.cli(Options, args=list(words), prog="vitrail predict"))
+    run(tyro.cli(Options, args=in_front(Options, words), prog="vitrail predict"))
 
 
 def run(options: Options) -> None:

@@ -11,6 +11,7 @@ import tyro
 
 from vitrail.cli.known_data import ensure_outside_known, kind_of
 from vitrail.cli.terminal import console, megabytes, printable
+from vitrail.cli.words import in_front
 from vitrail.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Options:
 
 def run_words(words: Sequence[str]) -> None:
     """Run `vitrail report RUN [RUN ...]`."""
-    run(tyro.cli(Options, args=list(words), prog="vitrail report"))
+    run(tyro.cli(Options, args=in_front(Options, words), prog="vitrail report"))
 
 
 def run(options: Options) -> None:

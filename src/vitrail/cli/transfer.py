@@ -1,6 +1,7 @@
 """`vitrail transfer`: models fine-tuned on a list of data sets, and one table under the paper's (Tables 2 and 5)."""
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from vitrail.cli.train import Resume
 from vitrail.cli.training import Track
 from vitrail.cli.transfer_look import Look, measured_source
 from vitrail.cli.transfer_words import say_failure, say_pair, say_pairs, say_table, say_table_files
-from vitrail.cli.words import ensure_plain_name, is_resume, refuse_changes, refuse_derived, with_short_names
+from vitrail.cli.words import ensure_plain_name, in_front, is_resume, refuse_changes, refuse_derived, with_short_names
 from vitrail.config.training import Parallel
 from vitrail.errors import DataError, DiskError, UsageError, VitrailError
 
@@ -88,6 +89,8 @@ def run_words(words: Sequence[str]) -> None:
         with told_once():
             _resume(tyro.cli(Resume, args=list(words), prog="vitrail transfer"))
         return
+    # Of the options of a fine-tuning it is not known here how many words each takes.
+    words = in_front(Options, words, others=math.inf)
     models = _models(words)
     rest = with_short_names(words[len(models) :])
     refuse_derived(rest)

@@ -1,8 +1,12 @@
-"""What people type, before it is parsed: the one positional word, and short names of long options."""
+"""What people type, before it is parsed: words that belong to no option, and short names of long options."""
 
 import itertools
+import math
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 from vitrail.errors import UsageError
 
@@ -29,6 +33,53 @@ def positional(words: Sequence[str]) -> tuple[str | None, list[str]]:
     if words and not words[0].startswith("-"):
         return words[0], list(words[1:])
     return None, list(words)
+
+
+def in_front(kind: Any, words: Sequence[str], *, others: float = 1) -> list[str]:
+    """The words with those that belong to no option first, so that options may stand anywhere.
+
+    `kind` is what tyro makes options of, a dataclass or a function: its types say how many words each option takes.
+    Options that it does not know take `others`.
+    """
+    takes = {"-h": (0, False), "--help": (0, False), **_takes(kind)}
+    free, rest, waiting = [], [], list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if not _is_option(word):
+            free.append(word)
+            continue
+        rest.append(word)
+        most, whole_numbers = takes.get(word.replace("_", "-"), (others, False)) if "=" not in word else (0, False)
+        while waiting and most and not _is_option(waiting[0]):
+            if whole_numbers and not re.fullmatch(_WHOLE_NUMBER, waiting[0]):
+                break
+            rest.append(waiting.pop(0))
+            most -= 1
+    return [*free, *rest]
+
+
+_WHOLE_NUMBER = r"-?\d+"
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and not re.fullmatch(r"-|-[\d.]+", word)
+
+
+def _takes(kind: Any) -> dict[str, tuple[float, bool]]:
+    """How many words each option takes at most, and whether they are whole numbers."""
+    found: dict[str, tuple[float, bool]] = {}
+    for name, hint in get_type_hints(kind).items():
+        option = "--" + name.replace("_", "-")
+        if is_dataclass(hint):
+            found |= _takes(hint)
+        elif hint is bool:
+            found |= {option: (0, False), option.replace("--", "--no-", 1): (0, False)}
+        else:
+            tuples = [one for one in (hint, *get_args(hint)) if get_origin(one) is tuple]
+            inner = [one for whole in tuples for one in get_args(whole)]
+            most = math.inf if ... in inner else max(1, len(inner))
+            found[option] = most, bool(inner) and set(inner) <= {int, ...}
+    return found
 
 
 def is_resume(words: Sequence[str]) -> bool:
