@@ -158,7 +158,7 @@ def test_pictures_of_a_photo_go_elsewhere_where_it_lies(place, capsys, monkeypat
     # A place of the user's choice is refused with one that works.
     assert main([*words, "--out", "figs"]) == 2
     told = capsys.readouterr().err
-    assert "figs: it would lie beside your images in" in told
+    assert "figs: it would lie among the images in" in told
     out = re.search(r"This works: --out (\S+)\.\n", told)
     assert out and main([*words, "--out", out[1]]) == 0
     # In a folder of class folders a folder of pictures would be one more class.
@@ -166,6 +166,18 @@ def test_pictures_of_a_photo_go_elsewhere_where_it_lies(place, capsys, monkeypat
     assert main(["inspect", "../../model", "cow", "--limit", "2", *words[3:]]) == 0
     assert main(["inspect", "../../model", "cow/1.png", "--out", "ant/insp", *words[3:]]) == 2
     assert files(place / "photos") == before
+
+
+def test_an_image_in_the_working_folder_does_not_make_it_data(place, capsys) -> None:
+    Path("screenshot.png").write_bytes(Path("photos/test/ant/0.png").read_bytes())
+    assert main(["inspect", "model", "screenshot.png", "--out", "here", *FEW]) == 0
+    assert main(["inspect", "model", "photos/test/ant", "--out", "there/deep", *FEW]) == 0
+    assert main(["inspect", "model", "--out", "weights", "--dpi", "40"]) == 0
+    assert "rollout.png" in files(place / "here")
+    assert "rollout.png" in files(place / "there" / "deep")
+    # Nobody asked for a place: then it is none beside an image.
+    assert main(["inspect", "model", "screenshot.png", *FEW]) == 0
+    assert not Path("inspection-model").exists()
 
 
 def test_the_folder_of_a_run_takes_the_pictures_that_have_no_place_here(place, capsys, monkeypatch) -> None:

@@ -197,7 +197,9 @@ def _is_labelled(options: Options) -> bool:
 def _ensure_allowed(target: Path, options: Options, given: Source | None) -> None:
     """Never among images, nor into the data that the model was trained on."""
     if options.images:
-        ensure_not_beside(options.images, target)
+        # As in `vitrail predict --embed`: a file that was named beside a photo is wanted there.
+        folders = [name for name in options.images if options.out is None or user_path(name).is_dir()]
+        ensure_not_beside(folders, target)
     elif given is not None:
         ensure_outside([given], target)
     path = user_path(options.model)

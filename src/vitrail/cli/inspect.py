@@ -173,7 +173,7 @@ def _place(model: str, images: Sequence[str], source: Source | None, options: Op
         refused = None
         for way in _ways(model):
             try:
-                _ensure_allowed(way, model, images, source)
+                _ensure_allowed(way, model, images, source, asked=False)
                 return way
             except UsageError as error:
                 refused = refused or error
@@ -181,7 +181,7 @@ def _place(model: str, images: Sequence[str], source: Source | None, options: Op
         raise refused
     out = options.out.expanduser()
     try:
-        _ensure_allowed(out, model, images, source)
+        _ensure_allowed(out, model, images, source, asked=True)
     except UsageError as error:
         other = _place(model, images, source, replace(options, out=None))
         raise UsageError(
@@ -211,14 +211,15 @@ def _ways(model: str) -> Iterator[Path]:
             yield user_path(home) / name
 
 
-def _ensure_allowed(place: Path, model: str, images: Sequence[str], source: Source | None) -> None:
-    ensure_not_beside(images, place)
+def _ensure_allowed(place: Path, model: str, images: Sequence[str], source: Source | None, *, asked: bool) -> None:
+    # A place that was asked for may lie beside a photo, though not in a folder of photos that was named.
+    ensure_not_beside([name for name in images if user_path(name).is_dir()] if asked else images, place)
     if source is not None and not images:
         ensure_outside([source], place)
     path = user_path(model)
     for folder in (path, path / "model", path.parent):
         ensure_outside_known(folder, place)
-    ensure_apart(place, "inspection.json")
+    ensure_apart(place, "inspection.json", asked=asked)
 
 
 def _of_data(data: str, options: Options) -> Source:

@@ -64,16 +64,17 @@ def ensure_outside_named(data: str, root: str | None, target: Path) -> None:
             ensure_outside([source], target)
 
 
-def ensure_apart(target: Path, own: str) -> None:
+def ensure_apart(target: Path, own: str, *, asked: bool = False) -> None:
     """Refuse to make a folder of pictures among images, where it would be taken for more of them, or for a class.
 
     The folder that it would be made in may neither hold images nor be one of class folders or splits. Folders with a
-    file called `own` are such folders of pictures themselves.
+    file called `own` are such folders of pictures themselves. A place that the user `asked` for is only refused in data,
+    among class folders or splits, or in one of them: an image that lies in a working folder does not make it data.
     """
     place = target.expanduser().resolve()
     made = next((above for above in (*reversed(place.parents), place) if not above.exists()), place)
     home = made.parent
-    if _is_data(home, own):
+    if _is_tree(home, own) or (_is_class_of_tree(home, own) if asked else has_images(home)):
         raise UsageError(
             f"it would lie among the images in {shown(str(home))}",
             where=shown(str(target)),
@@ -81,10 +82,13 @@ def ensure_apart(target: Path, own: str) -> None:
         )
 
 
-def _is_data(folder: Path, own: str) -> bool:
-    """Whether images lie in a folder, or in every folder of it as in class folders, or in splits."""
-    if has_images(folder):
-        return True
+def _is_class_of_tree(folder: Path, own: str) -> bool:
+    """Whether a folder has images and no folders, and all beside it have images, too."""
+    return has_images(folder) and not folders_in(folder) and _is_tree(folder.parent, own)
+
+
+def _is_tree(folder: Path, own: str) -> bool:
+    """Whether images lie in every folder of a folder as in class folders, or in splits."""
     try:
         inner = [one for one in folders_in(folder) if not (one / own).is_file() and any(one.iterdir())]
         homes = split_folders(folder)

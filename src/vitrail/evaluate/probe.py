@@ -5,7 +5,7 @@ out once, in five folds, because a fifth of few says little; of more a fifth is 
 from all training features.
 
 A solution is exact when the two parts of its gradient, of the cross-entropy and of the l2, cancel: l2 |W| is how large
-each of them is there. The objective is l2-strongly convex in W, so |gradient| / l2 bounds how far off W is, `_EXACT`
+each of them is there. The objective is l2-strongly convex in W, so |gradient| / l2 bounds the error of W, and `_EXACT`
 is its relative error, whatever the l2. Where the curvature comes from the data and not from such an l2, float64 cannot
 show that, and the end is where the loss cannot fall any more.
 """
