@@ -16,6 +16,8 @@ from PIL import Image
 from tests.serve.http.started import started
 
 from vitrail.cli import main
+from vitrail.config import Preprocessing, to_json
+from vitrail.data.transforms.fit_image import fit_image, normalised
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -164,3 +166,19 @@ def test_the_map_lists_every_source_file() -> None:
     package = ROOT / "src" / "vitrail"
     for file in package.rglob("*.py"):
         assert file.name == "__init__.py" or f"- `{file.name}`: " in page
+
+
+@pytest.mark.parametrize("size", [(408, 204), (309, 206), (414, 207), (701, 495), (333, 500), (97, 31)])
+@pytest.mark.parametrize("crop", [0.875, 0.9, 1.0, None])
+def test_the_recipe_for_exported_files_prepares_images_as_we_do(size, crop) -> None:
+    """Down to the last pixel of odd sizes: what is rounded in another place is another image."""
+    text = (ROOT / "docs" / "exporting.md").read_text(encoding="utf-8")
+    [program] = [block for block in blocks("python", text) if "how" in block]
+    part = program[program.index("size = (width, height)") : program.index("logits, features")]
+    noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    image = Image.fromarray(noise)
+    how = Preprocessing(mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), interpolation="bicubic", crop=crop)
+    names = {"Image": Image, "np": np, "image": image, "height": 224, "width": 224, "how": to_json(how)}
+    exec(compile(part, "docs/exporting.md", "exec"), names)
+    ours = normalised(fit_image(image, (224, 224), how), how)
+    np.testing.assert_allclose(names["pixels"].transpose(2, 0, 1), ours, atol=1e-5)

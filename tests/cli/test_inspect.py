@@ -46,10 +46,14 @@ def test_a_set_is_counted_whole_and_a_few_are_shown(place, capsys) -> None:
     words = ("inspect", "model", "--data", "photos", "--out", "there", "--show", "2", *FEW)
     found = measured(capsys, *words)
     assert found["format"] == "vitrail-inspection/1"
-    assert found["images"] == {"from": "photos", "split": "test", "count": 15}
+    assert found["images"].items() >= {"from": "photos", "split": "test", "count": 15}.items()
     distance, rollout = found["figures"]
     assert distance["facts"]["images"] == 15
     assert [Path(one["image"]).parent.name for one in rollout["facts"]["images"]] == ["ant", "cow"]
+    # Two are drawn, and all that count are named.
+    names = json.loads(Path("there/inspection.json").read_text(encoding="utf-8"))["images"]["names"]
+    assert {Path(name).resolve() for name in names} == {path.resolve() for path in Path("photos/test").rglob("*.png")}
+    assert len(names) == found["images"]["count"]
     with np.load("there/numbers.npz") as numbers:
         assert numbers["distance_of_images"].shape == (15, 1, 2)
         assert numbers["rollout"].shape == (2, 2, 2)

@@ -2,8 +2,8 @@ import dataclasses
 
 import torch
 
-from vitrail.config import VitConfig
-from vitrail.models.cost import measure_cost
+from vitrail.config import ConvLayerConfig, ConvStemConfig, VitConfig
+from vitrail.models.cost import kept_bytes, measure_cost
 
 CONFIG = VitConfig(width=24, depth=3, num_heads=3, mlp_width=40, patch_size=(4, 4), image_size=(16, 16), num_classes=7)
 
@@ -54,3 +54,13 @@ def test_training_memory_equals_what_a_real_forward_saves() -> None:
         model(torch.randn(2, 3, 16, 16))
     real = sum(tensor.untyped_storage().nbytes() for tensor in saved.values())
     assert measure_cost(CONFIG, batch=2).training_bytes == real
+
+
+def test_a_conv_stem_whose_map_has_one_cell() -> None:
+    """Its BatchNorm cannot learn from one value, and what one image costs is known nevertheless."""
+    stem = ConvStemConfig(layers=tuple(ConvLayerConfig(channels=8) for _ in range(4)))
+    config = dataclasses.replace(CONFIG, backbone=stem, patch_size=(1, 1))
+    one, two = (measure_cost(config, batch=batch) for batch in (1, 2))
+    assert config.grid == (1, 1)
+    assert one.training_bytes == two.training_bytes // 2
+    assert kept_bytes(config) == one.training_bytes

@@ -81,7 +81,9 @@ def test_it_is_done_again_with_what_began_it_and_goes_on_from_the_whole(tmp_path
 def test_one_seed_has_an_interval_instead_of_a_spread(tmp_path) -> None:
     words = read(tmp_path, seeds=SEEDS[:1], mean=0.75, std=None, rates=()).words
     assert "75.00%of 12 test images are right at the first guess9 images; 95 % interval: 46.8 % to 91.1 %" in words
-    assert "The learning rate was given: 0.03." in words
+    assert "The learning rate is the recipe's: 0.03." in words
+    command = "vitrail finetune m --data pictures --lr 0.03"
+    assert "The learning rate was given: 0.03." in read(tmp_path, seeds=SEEDS[:1], rates=(), command=command).words
     assert "looked at once, at the end." in words
     assert "Learning rates and seeds" not in words
 

@@ -87,7 +87,7 @@ def _start(source: str, words: list[str]) -> None:
             say_recipe(plan, data, folder)
             placement = Placement(processes=processes, parallel=options.parallel)
             result = carry_out(plan, folder, device, options.track, placement=placement)
-            say_files(result, folder)
+            say_files(plan, result, folder)
 
 
 def _resume(options: Resume) -> None:
@@ -114,7 +114,7 @@ def _go_on(options: Resume, processes: "Processes", device: "torch.device") -> N
     placement = Placement(processes=processes, parallel=options.parallel)
     with held(folder, processes):
         result = carry_out(plan, folder, device, None, allowed, placement=placement)
-    say_files(result, folder)
+    say_files(plan, result, folder)
 
 
 def _is_there(options: Options, plan: "Plan") -> bool:

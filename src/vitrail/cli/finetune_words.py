@@ -91,14 +91,14 @@ def say_result(plan: "Plan", result: "Result") -> None:
     out.print(_verdict(plan, result))
 
 
-def say_files(result: "Result", folder: "FinetuneFolder") -> None:
+def say_files(plan: "Plan", result: "Result", folder: "FinetuneFolder") -> None:
     """What was written, and what to type next."""
     console().print(
         f"{escape(str(folder.model))}  the model of seed {result.seeds[0].seed}\n"
         f"{escape(str(folder.report))}  the page of all runs: open it\n"
         f"{escape(str(folder.result))}  every number"
     )
-    say_next(RunFolder(folder.path))
+    say_next(RunFolder(folder.path), plan.config.model)
 
 
 def _verdict(plan: "Plan", result: "Result") -> str:

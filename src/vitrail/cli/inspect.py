@@ -270,6 +270,12 @@ def _short(model: str) -> str:
     return re.sub(r"[^\w.-]+", "-", path.stem if path.is_file() else path.name)[:60].strip(".-") or "model"
 
 
+def _looked_at(source: Source) -> dict[str, Any]:
+    """All images that count in the figures, drawn or not, in the order of the numbers."""
+    names = [source.where(place) for place in range(len(source))]
+    return {"from": source.name, "split": source.split, "count": len(source), "names": names}
+
+
 @dataclass(frozen=True)
 class _Work:
     """Figures, one after the other, and what is written and said of them."""
@@ -332,13 +338,12 @@ class _Work:
         from vitrail.report.inspection_folder import FORMAT
         from vitrail.train.folder import command_line, versions
 
-        source = self.source
         return {
             "format": FORMAT,
             "command": command_line(),
             "model": self.options.words[0],
             "config": to_json(self.model.config),
-            "images": None if source is None else {"from": source.name, "split": source.split, "count": len(source)},
+            "images": None if self.source is None else _looked_at(self.source),
             "folder": str(self.folder.path),
             "versions": versions(),
         }

@@ -91,7 +91,7 @@ def say_result(plan: "Plan", result: "Result", folder: "SelftrainFolder") -> Non
     paths = (folder.model, folder.round(plan.rounds).report, folder.result)
     for path, what in zip(paths, ("the last student", "its page: open it", "these numbers"), strict=True):
         out.print(f"{escape(printable(str(path)))}  {what}", soft_wrap=True)
-    say_next(RunFolder(folder.path))
+    say_next(RunFolder(folder.path), plan.config.model)
 
 
 def tell_fall(result: "Result", number: int, folder: "SelftrainFolder") -> None:

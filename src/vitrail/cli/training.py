@@ -19,6 +19,7 @@ from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.files import user_path
 from vitrail.data.sources.source import Source
 from vitrail.errors import UsageError, VitrailError, notice
+from vitrail.recipes import recipe_title
 from vitrail.train.folder import RunFolder, is_vacant
 from vitrail.train.length import epoch_of, total_steps
 
@@ -41,7 +42,7 @@ _LONG = 600
 _SHORTER = " (less: --time-limit MINUTES, --epochs or --steps)"
 _NEXT = {
     "predict": ("IMAGES", "what it says about images"),
-    "serve": ("", "the same in a browser, with where it looks"),
+    "serve": ("", "the same in a browser"),
     "evaluate": ("--data FOLDER", "how good it is on others"),
     "inspect": ("IMAGES", "what it has learnt"),
     "finetune": ("--data FOLDER", "start another from it"),
@@ -276,7 +277,8 @@ def say_plan(session: "Session", folder: RunFolder) -> None:
         length = f"as many of {length} as fit into {train.time_limit:g} minutes"
     left = seconds_left(session)
     lines = [
-        f"[bold]{escape(config.recipe)}[/] on [bold]{escape(printable(config.data.data))}[/]: {', '.join(counts)}; "
+        f"[bold]{escape(recipe_title(config.recipe, config.model))}[/] on "
+        f"[bold]{escape(printable(config.data.data))}[/]: {', '.join(counts)}; "
         f"{'no labels' if config.masking else f'{len(data.train.classes):,} classes'}",
         *map(escape, data.copies),
         f"{_network(config)}, {short_count(parameters)} parameters"
@@ -317,7 +319,7 @@ def train_and_report(
         write_report(folder, outcome.source, outcome.predictions, look_inside=look_inside)
     if not is_quiet:
         say_result(outcome, folder, _watched(session.config))
-        say_next(folder, is_labelled=session.config.masking is None)
+        say_next(folder, session.config.model, is_labelled=session.config.masking is None)
     return outcome
 
 
@@ -332,7 +334,7 @@ def _view(session: "Session", folder: RunFolder) -> AbstractContextManager["Watc
 
     data, progress, train = session.data, session.progress, session.config.train
     return watching(
-        f"{session.config.recipe} on {printable(session.config.data.data)}",
+        f"{recipe_title(session.config.recipe, session.config.model)} on {printable(session.config.data.data)}",
         progress.steps,
         epoch_of(progress.steps, train.batch_size, len(data.train)),
         start=progress.step,
@@ -360,10 +362,12 @@ def say_result(outcome: "Outcome", folder: RunFolder, word: str = "accuracy") ->
     out.print(f"{model}  the model\n{page}  the page of this run: open it")
 
 
-def say_next(folder: RunFolder, *, is_labelled: bool = True) -> None:
+def say_next(folder: RunFolder, network: ModelConfig, *, is_labelled: bool = True) -> None:
     """The next command to type."""
     model = printable(shlex.quote(str(folder.path)))
     words = _NEXT if is_labelled else _NEXT_WITHOUT_LABELS
+    if isinstance(network, VitConfig) and is_labelled:
+        words = {**words, "serve": ("", "the same in a browser, with where it looks")}
     commands = {f"vitrail {verb} {model} {rest}".rstrip(): why for verb, (rest, why) in words.items()}
     width = max(map(len, commands))
     console().print("Next")

@@ -68,7 +68,7 @@ def ensure_apart(target: Path, own: str, *, asked: bool = False) -> None:
     """Refuse to make a folder of pictures among images, where it would be taken for more of them, or for a class.
 
     The folder that it would be made in may neither hold images nor be one of class folders or splits. Folders with a
-    file called `own` are such folders of pictures themselves. A place that the user `asked` for is only refused in data,
+    file called `own` are such folders of pictures themselves. A place that a user `asked` for is only refused in data,
     among class folders or splits, or in one of them: an image that lies in a working folder does not make it data.
     """
     place = target.expanduser().resolve()

@@ -125,9 +125,9 @@ def _remember(outputs: dict[str, tuple[int, ...]], name: str) -> Any:
 
 
 def _training_bytes(model: nn.Module, images: Tensor) -> int:
-    if len(images) == 1 and isinstance(model, PeerNetwork):
-        # A BatchNorm over a single cell needs two.
-        return _saved_bytes(model, images.expand(2, -1, -1, -1)) // 2
+    if len(images) == 1 and any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+        # Over a single cell it needs two.
+        return _saved_bytes(model, torch.cat([images, images])) // 2
     return _saved_bytes(model, images)
 
 

@@ -1,6 +1,6 @@
 """Hyper-parameters as rows, the paper's tables first, and what they expand to."""
 
-from vitrail.recipes.expand import RECIPES, recipe
+from vitrail.recipes.expand import RECIPES, recipe, recipe_title
 from vitrail.recipes.expanded import Recipe
 from vitrail.recipes.peer import with_peer
 from vitrail.recipes.rows import AugRegRow, FinetuneRow, MaskedRow, PretrainRow, Row, RuleRow, Score, SmallRow
@@ -21,5 +21,6 @@ __all__ = [
     "hyperrule_recipe",
     "masked_recipe",
     "recipe",
+    "recipe_title",
     "with_peer",
 ]

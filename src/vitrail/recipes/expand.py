@@ -8,7 +8,7 @@ from vitrail.config.training import Decay
 from vitrail.errors import UsageError, choose
 from vitrail.recipes import augmentation, augreg, finetuning, masked, pretraining, rules, small
 from vitrail.recipes.expanded import Recipe
-from vitrail.recipes.rows import AugRegRow, FinetuneRow, MaskedRow, PretrainRow, Row, SmallRow
+from vitrail.recipes.rows import AugRegRow, FinetuneRow, MaskedRow, PretrainRow, Row, RuleRow, SmallRow
 from vitrail.zoo import zoo_row
 
 _ROWS: tuple[Row, ...] = (
@@ -26,6 +26,22 @@ RECIPES: dict[str, Row] = {row.name: row for row in _ROWS}
 
 # Reading what happened waits for the GPU, which does hundreds of such steps in a second.
 _ON_A_GPU: dict[str, Any] = {"precision": "bfloat16", "compile": True, "log_every": 100}
+
+
+# What makes a network another one; image size, classes and regularisation do not.
+_NETWORK = ("width", "depth", "num_heads", "mlp_width", "patch_size", "backbone", "blocks", "package", "name")
+
+
+def recipe_title(name: str, model: ModelConfig) -> str:
+    """The name of a recipe as a run shows it: with another network than the recipe's it is not what the name says."""
+    own = None if isinstance(RECIPES.get(name), RuleRow | None) else recipe(name).model
+    if own is None or _network(own) == _network(model):
+        return name
+    return f"{name} with another network"
+
+
+def _network(model: ModelConfig) -> tuple[object, ...]:
+    return type(model), *(getattr(model, part, None) for part in _NETWORK)
 
 
 def recipe(name: str) -> Recipe:

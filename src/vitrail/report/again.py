@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from vitrail.config import ModelConfig, to_json
+from vitrail.config import ModelConfig, VitConfig, to_json
 from vitrail.data.check.words import counted, number, text
 from vitrail.report.numbers import duration
 from vitrail.report.story import Story
@@ -70,21 +70,24 @@ def next_commands(story: Story) -> list[tuple[str, str]]:
         return [anew, check]
     if story.done is None:
         return [(story.resume, "goes on exactly where the run stopped"), anew, check]
+    has_attention = isinstance(story.record.config.model, VitConfig)
+    looks = "where it looks and what it has learnt" if has_attention else "the filters that it has learnt"
+    inspect = (f"vitrail inspect {run} IMAGES", f"{looks}, as the figures of the paper")
     if story.record.config.masking is not None:
         return [
             (f"vitrail finetune {run} --data FOLDER", "teaches it your classes"),
             (f"vitrail fewshot {run} --data FOLDER", "how much a few images of each class teach, on its features"),
-            (f"vitrail inspect {run} IMAGES", "where it looks and what it has learnt, as the figures of the paper"),
+            inspect,
             (f"vitrail report {run} OTHER_RUN", "two runs beside each other: settings and curves"),
             (f"vitrail info {run}", "what the network is and costs, layer by layer"),
         ]
     return [
         (f"vitrail predict {run} IMAGES", "what it says about images"),
-        (f"vitrail serve {run}", "the same in a browser, with where it looks"),
+        (f"vitrail serve {run}", "the same in a browser" + ", with where it looks" * has_attention),
         (f"vitrail evaluate {run} --data FOLDER", "how good it is on other images"),
         (f"vitrail export {run} --to onnx", "a file for other runtimes, compared with torch"),
         (f"vitrail report {run} OTHER_RUN", "two runs beside each other: settings, curves, the images they differ on"),
-        (f"vitrail inspect {run} IMAGES", "where it looks and what it has learnt, as the figures of the paper"),
+        inspect,
         (f"vitrail info {run}", "what the network is and costs, layer by layer"),
         *(
             [(f"vitrail convert {run} {target}", "the weights for other libraries, compared bit by bit")]

@@ -1,5 +1,6 @@
 """The number that matters, what it was measured on, and how the model was chosen."""
 
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -8,6 +9,7 @@ from vitrail.config import BitConfig, ModelConfig, PeerConfig, ResNetConfig, tim
 from vitrail.data.check.words import counted, number, text
 from vitrail.evaluate import interval
 from vitrail.models import build
+from vitrail.recipes import recipe_title
 from vitrail.report.curves import points
 from vitrail.report.hidden import hidden_score
 from vitrail.report.numbers import duration, is_number, loss_words, percent
@@ -18,13 +20,20 @@ _TOP = 5
 
 
 def header(story: Story) -> str:
-    """Recipe, data and network, and whether the run came to its end."""
+    """Name, recipe, data and network, and whether the run came to its end."""
     config = story.record.config
     origin = f", from the weights of <b>{text(config.start)}</b>" if config.start else ""
-    return (
-        f'<div><h1>{text(config.recipe)} <span class="on">on</span> {text(config.data.data)}</h1>'
-        f"<p>{state(story)} &nbsp;{network_words(config.model)}{origin}</p></div>"
-    )
+    return f"<div><h1>{title(story)}</h1><p>{state(story)} &nbsp;{network_words(config.model)}{origin}</p></div>"
+
+
+def title(story: Story) -> str:
+    """The name of a run, its recipe and its data in short, as text; a name that repeats the recipe is left out."""
+    config = story.record.config
+    name = (story.path if story.summary is None else story.summary.path).resolve().name
+    place = Path(config.data.data)
+    data = place.name if place.is_absolute() and place.name else config.data.data
+    called = "" if name.startswith(config.recipe) else f"{name}: "
+    return text(f"{called}{recipe_title(config.recipe, config.model)} on {data}")
 
 
 def state(story: Story) -> str:

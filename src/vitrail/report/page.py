@@ -18,7 +18,7 @@ from vitrail.report.curves import explanation
 from vitrail.report.document import Section, document
 from vitrail.report.events import sentences
 from vitrail.report.findings import findings_parts
-from vitrail.report.headline import header, hero, split_words, stop_words
+from vitrail.report.headline import header, hero, split_words, stop_words, title
 from vitrail.report.hidden import hidden_sections
 from vitrail.report.numbers import percent
 from vitrail.report.parts import calibration_section, figure_sections, mistakes_section, notes_section
@@ -42,9 +42,8 @@ def page(
 
     `findings` are what a check of the data said; `first` stands before everything about the run.
     """
-    config = story.record.config
     return document(
-        f"{text(config.recipe)} on {text(config.data.data)}",
+        title(story),
         header(story),
         hero(story),
         chain([] if first is None else [first], _sections(story, charts, subject, findings)),

@@ -12,6 +12,7 @@ from vitrail.data.check.words import counted, number, text
 from vitrail.errors import UsageError
 from vitrail.evaluate import interval
 from vitrail.evaluate.calibration import calibrate
+from vitrail.recipes import recipe_title
 from vitrail.report.again import flat
 from vitrail.report.disagreement import disagreement_parts, why_not
 from vitrail.report.document import Section, document, wide
@@ -97,7 +98,7 @@ def _values(story: Story) -> dict[str, str]:
     seconds = whole.seconds if whole else story.done.get("seconds") if story.done else None
     return {
         "run": state(story),
-        "recipe": text(config.recipe),
+        "recipe": text(recipe_title(config.recipe, config.model)),
         "data": text(config.data.data),
         "accuracy": accuracy,
         "95 % interval": span,
