@@ -63,7 +63,7 @@ def test_a_set_is_counted_whole_and_a_few_are_shown(place, capsys) -> None:
     # A part of it, spread evenly.
     assert main([*words[:6], "--limit", "4", "--split", "train", "--figures", "filters", "--dpi", "40", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["images"] == {"from": "photos", "split": "train", "count": 4}
+    assert found["images"].items() >= {"from": "photos", "split": "train", "count": 4}.items()
 
 
 def test_files_and_folders_of_images_are_taken_as_they_are_named(place, capsys) -> None:
