@@ -1,13 +1,14 @@
 """The tables of the paper, typed a second time in CSV files, against the rows and what they expand to."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from vitrail.config import BitConfig, OptimConfig, ScheduleConfig, TrainConfig, preset
 from vitrail.errors import UsageError
-from vitrail.recipes import RECIPES, RuleRow, augreg, masked, recipe, rules, small
+from vitrail.recipes import RECIPES, RuleRow, augreg, masked, recipe, recipe_title, rules, small
 from vitrail.recipes.finetuning import TABLE_4
 from vitrail.recipes.pretraining import TABLE_3
 from vitrail.zoo import ZOO
@@ -193,3 +194,15 @@ def test_a_wrong_name_gets_a_suggestion():
         recipe("finetune-cifar")
     with pytest.raises(UsageError, match=r"^Unknown recipe 'ViT-B16-i21k-90'\. Did you mean 'vit-b16-i21k-90ep'"):
         recipe("ViT-B16-i21k-90")
+
+
+def test_a_recipe_with_another_network_is_not_called_by_its_name_alone() -> None:
+    own = recipe("bit-r50x1-jft-7ep").model
+    assert isinstance(own, BitConfig)
+    assert recipe_title("bit-r50x1-jft-7ep", own) == "bit-r50x1-jft-7ep"
+    fewer_classes = replace(own, num_classes=3, image_size=(32, 32))
+    assert recipe_title("bit-r50x1-jft-7ep", fewer_classes) == "bit-r50x1-jft-7ep"
+    toy = replace(own, blocks=(1, 1, 1, 1), width=32)
+    assert recipe_title("bit-r50x1-jft-7ep", toy) == "bit-r50x1-jft-7ep with another network"
+    assert recipe_title("finetune-folder", toy) == "finetune-folder"
+    assert recipe_title("a name of another version", toy) == "a name of another version"

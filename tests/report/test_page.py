@@ -26,7 +26,7 @@ from tests.report.runs import (
 )
 
 import vitrail
-from vitrail.config import ConvLayerConfig, ConvStemConfig, ScheduleConfig
+from vitrail.config import BitConfig, ConvLayerConfig, ConvStemConfig, ScheduleConfig
 from vitrail.data import Arrays, Labels
 from vitrail.errors import DataError, DiskError, UsageError, VitrailError
 from vitrail.evaluate import Predictions
@@ -504,3 +504,20 @@ def test_the_best_is_named_at_the_ground_and_inspect_comes_next(full) -> None:
     (low,) = re.findall(r'class="told" x="[\d.]+" y="([\d.]+)"', chart)
     ground = max(float(y) for y in re.findall(r'class="grid" d="M[\d.]+ ([\d.]+)h', chart))
     assert ground - 10 < float(low) < ground
+
+
+def test_a_run_is_called_by_its_name_and_its_data_in_short(full) -> None:
+    reader = read(*full)
+    assert "run: vit-<i>test</i> on pictures" in reader.words
+    assert "on /nowhere/pictures" not in reader.words
+
+
+@pytest.mark.parametrize("has_attention", [True, False])
+def test_where_it_looks_is_offered_where_there_is_attention(tmp_path, has_attention) -> None:
+    config = run_config()
+    if not has_attention:
+        config = replace(config, model=BitConfig(blocks=(1, 1, 1, 1), width=32, num_classes=3, image_size=(32, 32)))
+    words = read(make_run(tmp_path / "run", FULL, config=config)).words
+    assert ("with where it looks" in words) == has_attention
+    assert ("where it looks and what it has learnt" in words) == has_attention
+    assert "the same in a browser" in words
