@@ -187,3 +187,22 @@ def test_a_result_that_reads_back_different_is_an_error(capsys, npz: Path, tmp_p
     monkeypatch.setattr(convert, "write_checkpoint", write_something_else)
     message = failure(capsys, 3, npz, tmp_path / "model")
     assert "the tensor 'norm.weight' reads back different from what was written" in message
+
+
+def test_a_bare_file_gets_its_preprocessing_and_class_names(capsys, tmp_path: Path):
+    model = vitrail.create_model(
+        "vit-ti16", num_classes=3, image_size=32, depth=1, pre_logits=None, gelu="erf", layer_norm_epsilon=1e-6
+    )
+    vitrail.save_model(model, tmp_path / "bare.safetensors", "timm")
+    words = [tmp_path / "bare.safetensors", tmp_path / "hf", "--layout", "huggingface", "--overwrite"]
+    assert main(["convert", *map(str, words)]) == 0
+    assert "--preprocessing" in capsys.readouterr().err
+    assert not (tmp_path / "hf" / "preprocessor_config.json").exists()
+    (tmp_path / "names.txt").write_text("cat\ndog\nowl\n")
+    printed_by(capsys, *words, "--preprocessing", "augreg", "--classes", tmp_path / "names.txt")
+    processor = json.loads((tmp_path / "hf" / "preprocessor_config.json").read_text())
+    assert processor["size"] == {"shortest_edge": 35}
+    assert processor["crop_size"] == {"height": 32, "width": 32}
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["id2label"] == {"0": "cat", "1": "dog", "2": "owl"}
+    assert "3, one for each output" in failure(capsys, 2, *words, "--classes", "imagenet")
+    assert "Unknown preprocessing preset" in failure(capsys, 2, *words, "--preprocessing", "augrag")

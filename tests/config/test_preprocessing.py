@@ -1,8 +1,10 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from vitrail.config import PRESETS, Preprocessing, preset
+from vitrail.config.preprocessing import crop_share, known_preprocessing
 from vitrail.errors import UsageError
 
 HALF = (0.5, 0.5, 0.5)
@@ -76,3 +78,25 @@ def test_a_crop_of_everything_is_accepted():
 def test_an_unknown_interpolation_is_refused():
     assert refusal(interpolation="bicubik") == "Unknown interpolation 'bicubik'. Did you mean 'bicubic'?"
     assert refusal(interpolation="nearest") == "Unknown interpolation 'nearest'. Choose from bilinear, bicubic."
+
+
+def test_a_share_gives_back_the_pixels_it_was_made_of():
+    for cropped in (32, 48, 224, 288, 384, 518):
+        for resized in range(cropped, 2 * cropped):
+            config = Preprocessing(mean=HALF, std=HALF, interpolation="bicubic", crop=crop_share(cropped, resized))
+            assert config.resized(cropped) == resized
+
+
+def test_files_that_prepare_alike_agree_however_they_say_it():
+    augreg = preset("augreg")
+    other = replace(augreg, crop=crop_share(224, 248), antialias=False)
+    assert augreg.agrees(other, (224, 224))
+    assert not augreg.agrees(other, (384, 384))
+    for change in ({"crop": None}, {"squash": True}, {"interpolation": "bilinear"}, {"mean": (0.4, 0.5, 0.5)}):
+        assert not augreg.agrees(replace(augreg, **change), (224, 224))
+
+
+def test_who_does_not_know_is_told_which_weights_take_which():
+    with pytest.raises(UsageError, match=r"augreg for AugReg.*imagenet for DeiT"):
+        known_preprocessing(None, None, "x")
+    assert known_preprocessing(None, "google", "x") == preset("google")

@@ -72,7 +72,7 @@ def test_a_model_folder_comes_whole_and_nothing_else_comes(hub: Hub, model, fold
 def test_a_hugging_face_repository_with_its_preprocessor(hub: Hub, model, tmp_path) -> None:
     plain = vitrail.create_model("vit-ti16", num_classes=3, image_size=32, depth=1, pre_logits=None, gelu="erf")
     torch.nn.init.normal_(plain.head.weight)
-    plain.preprocessing = preset("google")
+    plain.preprocessing = preset("augreg")
     vitrail.save_model(plain, tmp_path / "theirs", layout="huggingface")
     hub.add(REPO, tmp_path / "theirs")
     path = fetched()

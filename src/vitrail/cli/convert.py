@@ -9,7 +9,8 @@ import torch
 import tyro
 
 from vitrail.cli.terminal import console, megabytes
-from vitrail.config import ModelConfig, pair, times
+from vitrail.config import ModelConfig, pair, preset, times
+from vitrail.data.sources.class_names import ensure_named, read_class_names
 from vitrail.errors import DataError, DiskError, UsageError, choose, notice
 from vitrail.models import tell_dropped_pixels
 from vitrail.runtime.atomic import put_in_place
@@ -29,6 +30,8 @@ def run(
     source_image_size: int | tuple[int, int] | None = None,
     num_classes: int | None = None,
     num_heads: int | None = None,
+    preprocessing: str | None = None,
+    classes: Path | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write a checkpoint in another layout, then read it back and compare every tensor bit by bit.
@@ -41,14 +44,23 @@ def run(
         source_image_size: Image size the stored positions were made for, when it cannot be known from the file.
         num_classes: Another number of classes gives a zero head.
         num_heads: Attention heads, when the file does not record them.
+        preprocessing: google, augreg or imagenet: how the images of the model were prepared, if its file does not say.
+        classes: A file with the class names to write, one per line, if the model came without; or imagenet.
         overwrite: Replace a target that is there already.
     """
     layout = _layout_for(target, layout)
     if target.exists() and not overwrite:
         raise UsageError("is there already", where=str(target), fix="Choose another target, or add --overwrite.")
     LAYOUTS[layout].check_target(target)
+    known = None if preprocessing is None else preset(preprocessing)
+    names = None if classes is None else read_class_names(classes)
     stored = read_checkpoint(source, image_size=image_size, source_image_size=source_image_size, num_heads=num_heads)
     checkpoint = adapt(stored, num_classes=num_classes, image_size=image_size, resize="google", overrides={})
+    if names is not None and classes is not None:
+        ensure_named(names, checkpoint.config.num_classes, classes, source)
+    checkpoint = dataclasses.replace(
+        checkpoint, preprocessing=known or checkpoint.preprocessing, labels=names or checkpoint.labels
+    )
     tell_dropped_pixels(checkpoint.config)
     changes = _write_checked(checkpoint, target, layout)
     _tell(stored, checkpoint, target, layout)

@@ -23,6 +23,8 @@ class Preprocessing:
     """Share of the short side kept by the centre crop; none squashes the whole image to the input size."""
     antialias: bool = True
     """Low-pass filter before shrinking; the original's TensorFlow resize has none."""
+    squash: bool = False
+    """Whether the image is squashed before the centre crop, where it would keep its shape; as DeiT's processor does."""
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:
@@ -37,6 +39,28 @@ class Preprocessing:
             raise UsageError(f"crop is {self.crop}", wanted="a share in (0, 1]")
         choose("interpolation", self.interpolation, ["bilinear", "bicubic"])
 
+    def resized(self, side: int) -> int:
+        """Pixels that a side of the input is resized to before the centre crop."""
+        return side if self.crop is None else math.floor(side / self.crop)
+
+    def agrees(self, other: "Preprocessing", size: tuple[int, int]) -> bool:
+        """Whether both prepare images of this size alike, but for the filter, which many files do not record."""
+        geometry = [(one.crop is None, one.squash, *map(one.resized, size)) for one in (self, other)]
+        numbers = zip((*self.mean, *self.std), (*other.mean, *other.std), strict=False)
+        return (
+            geometry[0] == geometry[1]
+            and self.interpolation == other.interpolation
+            and len(self.mean) == len(other.mean)
+            and all(math.isclose(mine, theirs, rel_tol=1e-6, abs_tol=1e-9) for mine, theirs in numbers)
+        )
+
+
+def crop_share(cropped: int, resized: int) -> float:
+    """The share that a centre crop keeps of what was resized to so many pixels, such that `resized` gives them back."""
+    share = cropped / resized
+    # Rounded to the wrong side.
+    return share if math.floor(cropped / share) == resized else math.nextafter(share, 0.0)
+
 
 _HALF = (0.5, 0.5, 0.5)
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -46,6 +70,14 @@ PRESETS: dict[str, Preprocessing] = {
     "google": Preprocessing(mean=_HALF, std=_HALF, interpolation="bilinear", antialias=False),
     "augreg": Preprocessing(mean=_HALF, std=_HALF, interpolation="bicubic", crop=0.9),
     "imagenet": Preprocessing(mean=_IMAGENET_MEAN, std=_IMAGENET_STD, interpolation="bicubic", crop=0.9),
+}
+
+
+# Who made the weights decides; the file seldom says.
+_TAKEN_BY = {
+    "google": "Google's .npz files of 2020",
+    "augreg": "AugReg's weights (in timm's files too)",
+    "imagenet": "DeiT and most networks that were trained on ImageNet by others",
 }
 
 
@@ -63,6 +95,6 @@ def known_preprocessing(stored: Preprocessing | None, name: str | None, where: s
             "the file does not say how its images were prepared",
             wanted=f"one of the presets {', '.join(PRESETS)}",
             where=where,
-            fix="Name it with --preprocessing; Google's AugReg weights, in timm's files too, take augreg.",
+            fix=f"Name it with --preprocessing: {', '.join(f'{name} for {who}' for name, who in _TAKEN_BY.items())}.",
         )
     return stored

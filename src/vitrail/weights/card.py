@@ -152,7 +152,10 @@ def _preprocessing(values: Preprocessing | None) -> str:
     if values is None:
         return "Not recorded: say it with `preprocessing=` when the model is loaded."
     antialias = "" if values.antialias else " without antialiasing"
-    fit = "squashed to the input size" if values.crop is None else f"centre crop of {values.crop:.4g} of the short side"
+    fit = "squashed to the input size"
+    if values.crop is not None:
+        side = "a square image" if values.squash else "the short side"
+        fit = f"{'squashed, then ' * values.squash}centre crop of {values.crop:.4g} of {side}"
     mean, std = (", ".join(f"{value:.6g}" for value in numbers) for numbers in (values.mean, values.std))
     return f"Pixels in [0, 1]; {values.interpolation} resize{antialias}, {fit}; mean ({mean}), std ({std})."
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from vitrail.config import ModelConfig, Preprocessing, VitConfig, from_json, pair
+from vitrail.config import ModelConfig, VitConfig, pair
 from vitrail.errors import DataError, notice
 from vitrail.weights.layout import Entry, count_numbered, module, shape_of
 from vitrail.weights.library_config import Hints, guess_heads, number, position_rows, with_recorded_size
@@ -129,21 +129,6 @@ def labels_of(config: Mapping[str, Any], num_classes: int) -> tuple[str, ...] | 
         return None
     labels = tuple(str(names[str(index)]) for index in range(num_classes))
     return None if all(label == f"LABEL_{index}" for index, label in enumerate(labels)) else labels
-
-
-def preprocessing_of(settings: Mapping[str, Any], where: str) -> Preprocessing | None:
-    """The preprocessing that preprocessor_config.json describes: a squash to a fixed size; none for any other."""
-    if not {"image_mean", "image_std"} <= settings.keys():
-        return None
-    resample = settings.get("resample", 2)
-    usual = {"do_resize": True, "do_rescale": True, "do_normalize": True, "do_center_crop": False}
-    unusual = [name for name, value in usual.items() if settings.get(name, value) not in (value, None)]
-    if unusual or resample not in (2, 3):
-        notice(f"{where}: {', '.join(unusual) or 'resample'} in preprocessor_config.json is not one that is followed.")
-        return None
-    interpolation = "bilinear" if resample == 2 else "bicubic"
-    values = {"mean": settings["image_mean"], "std": settings["image_std"], "interpolation": interpolation}
-    return from_json(Preprocessing, values, where=f"{where}, preprocessor_config.json")
 
 
 def _block(block: int, prefix: str, naming: Naming) -> Iterator[Entry]:

@@ -1,6 +1,7 @@
 """Between another library's arrays and ours: one entry per tensor, an einops pattern that works both ways."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -48,6 +49,7 @@ def read_entries(
 ) -> State:
     """Translate a whole file; `shapes` are those of our tensors, and every array must fit and be used."""
     compare_names(set(arrays), {name for entry in entries for name in entry.theirs}, where)
+    _ensure_covered(entries, set(shapes), where)
     state: State = {}
     for entry in entries:
         wanted = entry.write(torch.empty(shapes[entry.ours], device="meta"))
@@ -99,9 +101,19 @@ def count_numbered(names: Iterable[str], prefix: str, where: str, first: int = 0
 
 
 def write_entries(entries: Sequence[Entry], state: State) -> dict[str, Tensor]:
-    """Translate a whole network."""
+    """Translate a whole network; none of its tensors is left behind."""
+    _ensure_covered(entries, set(state), "the network")
     return {
         name: array.contiguous()
         for entry in entries
         for name, array in zip(entry.theirs, entry.write(state[entry.ours].detach()), strict=True)
     }
+
+
+def _ensure_covered(entries: Sequence[Entry], ours: set[str], where: str) -> None:
+    """Refuse a table of names that is not about these tensors, each of them once: what it lacks would be lost."""
+    for names in ([entry.ours for entry in entries], [name for entry in entries for name in entry.theirs]):
+        for name, times in Counter(names).most_common(1):
+            if times > 1:
+                raise DataError(f"the array {name!r} has {times} places in this layout", wanted="one", where=where)
+    compare_names({entry.ours for entry in entries}, ours, f"{where}, names of this layout")

@@ -1,5 +1,6 @@
 """Checkpoints of other torch libraries: recognised by their names, read, and written back."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,11 +9,12 @@ from typing import Any
 
 from torch import Tensor
 
-from vitrail.config import ModelConfig, Preprocessing, VitConfig, from_json, to_json
+from vitrail.config import ModelConfig, Preprocessing, VitConfig, from_json
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.weights import huggingface_names, parts, timm_names, torchvision_names
 from vitrail.weights.checkpoint import Checkpoint, expected_shapes, with_tensors
+from vitrail.weights.huggingface_processor import PROCESSOR_FILE, processor_settings, read_processor
 from vitrail.weights.layout import Entry, as_float32, read_entries, write_entries
 from vitrail.weights.library_config import Hints
 from vitrail.weights.numerics import with_numerics
@@ -87,8 +89,9 @@ def read_tensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], hin
         return with_tensors(described, {name: as_float32(t, name, where) for name, t in tensors.items()})
     if library is HUGGINGFACE:
         tensors = huggingface_names.without_idle_pooler(tensors, where)
-    if described is None:
-        described = _describe(library, tensors, hints, path)
+    described = (
+        _describe(library, tensors, hints, path) if described is None else _edited(library, described, hints, path)
+    )
     shapes = expected_shapes(described.config)
     state = read_entries(library.entries(described.config, tensors), tensors, shapes, where)
     return with_tensors(described, state)
@@ -106,10 +109,13 @@ def write_huggingface(path: Path, checkpoint: Checkpoint) -> None:
     if not isinstance(config, VitConfig):
         raise UsageError(f"the huggingface layout cannot hold {parts.BIT}")
     files = {"config.json": _huggingface_config(config, checkpoint.labels)}
-    if checkpoint.preprocessing is not None:
-        if checkpoint.preprocessing.crop is not None:
-            notice("Hugging Face's ViT processor squashes images to their size; this network wants a centre crop.")
-        files["preprocessor_config.json"] = _huggingface_preprocessor(config, checkpoint.preprocessing)
+    if checkpoint.preprocessing is None:
+        notice(
+            f"How the images of this network are prepared is not known, so no {PROCESSOR_FILE} is written: name it "
+            "with --preprocessing, or in Python with load_model(..., preprocessing=)."
+        )
+    elif (settings := processor_settings(config, checkpoint.preprocessing)) is not None:
+        files[PROCESSOR_FILE] = settings
     with atomic_folder(path) as temporary:
         write_safetensors(temporary / "model.safetensors", *_contents(HUGGINGFACE, checkpoint))
         for name, values in files.items():
@@ -134,6 +140,26 @@ def _describe(library: Library, tensors: Mapping[str, Tensor], hints: Hints, pat
     )
 
 
+def _edited(library: Library, described: Described, hints: Hints, path: Path) -> Described:
+    """What a record says of a network, changed by the files beside it, which people read and edit."""
+    preprocessing, labels = described.preprocessing, described.labels
+    beside = _preprocessing(library, hints, str(path))
+    if beside is not None and (preprocessing is None or not beside.agrees(preprocessing, described.config.image_size)):
+        _tell_edited(path, "preprocessing", library, preprocessing is not None)
+        preprocessing = beside
+    names = _labels(library, hints, described.config.num_classes)
+    if names is not None and names != labels:
+        _tell_edited(path, "class names", library, labels is not None)
+        labels = names
+    return dataclasses.replace(described, preprocessing=preprocessing, labels=labels)
+
+
+def _tell_edited(path: Path, what: str, library: Library, has_own: bool) -> None:
+    file = PROCESSOR_FILE if what == "preprocessing" and library is HUGGINGFACE else "config.json"
+    if has_own:
+        notice(f"{path}: the {what} in {file} beside it is not what it records itself; {file} is followed.")
+
+
 def _labels(library: Library, hints: Hints, num_classes: int) -> tuple[str, ...] | None:
     if library is HUGGINGFACE:
         return huggingface_names.labels_of(hints.config, num_classes)
@@ -143,15 +169,18 @@ def _labels(library: Library, hints: Hints, num_classes: int) -> tuple[str, ...]
 
 def _preprocessing(library: Library, hints: Hints, where: str) -> Preprocessing | None:
     if library is HUGGINGFACE:
-        return huggingface_names.preprocessing_of(hints.preprocessor, where)
+        return read_processor(hints.preprocessor, where)
     settings = hints.config.get("pretrained_cfg")
     if not isinstance(settings, dict) or not {"mean", "std", "interpolation"} <= settings.keys():
         return None
-    if settings["interpolation"] not in ("bilinear", "bicubic") or settings.get("crop_mode", "center") != "center":
+    mode, share = settings.get("crop_mode") or "center", settings.get("crop_pct") or 1.0
+    if settings["interpolation"] not in ("bilinear", "bicubic") or mode not in ("center", "squash"):
         notice(f"{where}: interpolation or crop_mode in config.json is not one that is followed.")
         return None
+    is_whole = mode == "squash" and share == 1.0
     values = {name: settings[name] for name in ("mean", "std", "interpolation")} | {
-        "crop": settings.get("crop_pct", 1.0)
+        "crop": None if is_whole else share,
+        "squash": mode == "squash" and not is_whole,
     }
     return from_json(Preprocessing, values, where=f"{where}, config.json")
 
@@ -177,20 +206,4 @@ def _huggingface_config(config: VitConfig, labels: tuple[str, ...] | None) -> di
         "qkv_bias": True,
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
-    }
-
-
-def _huggingface_preprocessor(config: VitConfig, preprocessing: Preprocessing) -> dict[str, Any]:
-    settings = to_json(preprocessing)
-    height, width = config.image_size
-    return {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "do_rescale": True,
-        "do_normalize": True,
-        "rescale_factor": 1 / 255,
-        "size": {"height": height, "width": width},
-        "resample": 2 if preprocessing.interpolation == "bilinear" else 3,
-        "image_mean": settings["mean"],
-        "image_std": settings["std"],
     }

@@ -13,6 +13,7 @@ from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.folder import CONFIG_FILE, WEIGHTS_FILE, read_folder, sidecar
 from vitrail.weights.google import read_google
 from vitrail.weights.hub import fetch, is_hub, with_origin, zoo_source
+from vitrail.weights.huggingface_processor import PROCESSOR_FILE
 from vitrail.weights.library import read_tensors
 from vitrail.weights.library_config import Hints
 from vitrail.weights.peer import read_peer
@@ -106,7 +107,8 @@ def _read_path(path: Path, hints: Hints) -> Checkpoint:
         return read_google(path, image_size=hints.image_size, source_image_size=hints.source_image_size)
     if path.suffix == ".safetensors" or path.suffix in SUFFIXES:
         beside = sidecar(path.parent) if path.name in _WEIGHT_FILES else {}
-        return _read_file(path, dataclasses.replace(hints, config=beside if "format" not in beside else {}))
+        is_ours = not beside or "format" in beside
+        return _read_file(path, hints if is_ours else _with_sidecars(hints, path.parent, beside))
     wanted = f".npz, .safetensors, {', '.join(SUFFIXES)} or a folder"
     raise DataError(f"the file ending {path.suffix!r} is not one that is read", wanted=wanted, where=str(path))
 
@@ -122,9 +124,12 @@ def _read_folder(path: Path, hints: Hints) -> Checkpoint:
         fix = "" if inside is None else f"There is one inside: {inside}."
         raise DataError("is a folder without a model", wanted=wanted, where=str(path), fix=fix)
     if "model_type" in config or "architecture" in config:
-        preprocessor = sidecar(path, "preprocessor_config.json")
-        return _read_file(file, dataclasses.replace(hints, config=config, preprocessor=preprocessor))
+        return _read_file(file, _with_sidecars(hints, path, config))
     return _with_grid(read_folder(path), hints.source_image_size, str(path))
+
+
+def _with_sidecars(hints: Hints, folder: Path, config: dict[str, Any]) -> Hints:
+    return dataclasses.replace(hints, config=config, preprocessor=sidecar(folder, PROCESSOR_FILE))
 
 
 def _read_run(path: Path, hints: Hints) -> Checkpoint:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import math
 import re
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vitrail.config import PeerName, Preprocessing
+from vitrail.config.preprocessing import crop_share
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.models.empty import empty
 from vitrail.models.packages import peer_config, published
@@ -98,29 +98,27 @@ def _download(address: str) -> Path:
 
 
 def _timm(found: Any) -> Preprocessing:
-    """timm's settings; where images are squashed before they are cut, all of them is kept."""
+    """timm's settings."""
     squashed = found.crop_mode == "squash"
-    if found.crop_mode == "border" or (squashed and found.crop_pct != 1.0):
+    if found.crop_mode == "border":
         notice(f"timm prepares images with crop_mode {found.crop_mode} at {found.crop_pct:g}: here it is only near it.")
     return Preprocessing(
         mean=tuple(found.mean),
         std=tuple(found.std),
         interpolation="bilinear" if found.interpolation == "bilinear" else "bicubic",
-        crop=None if squashed else min(found.crop_pct, 1.0),
+        crop=None if squashed and found.crop_pct >= 1 else min(found.crop_pct, 1.0),
+        squash=squashed and found.crop_pct < 1,
     )
 
 
 def _torchvision(found: Any) -> Preprocessing:
     made = found.transforms()
     (cropped,), (resized,) = made.crop_size, made.resize_size
-    share = min(cropped / resized, 1.0)
-    if math.floor(cropped / share) < resized:  # rounded to the wrong side
-        share = math.nextafter(share, 0.0)
     return Preprocessing(
         mean=tuple(made.mean),
         std=tuple(made.std),
         interpolation="bilinear" if made.interpolation.value == "bilinear" else "bicubic",
-        crop=share,
+        crop=crop_share(cropped, max(cropped, resized)),
         antialias=bool(made.antialias),
     )
 

@@ -9,7 +9,7 @@ from vitrail.config import ModelConfig
 from vitrail.errors import choose
 from vitrail.models import Classifier
 from vitrail.weights import parts
-from vitrail.weights.checkpoint import Checkpoint, from_model
+from vitrail.weights.checkpoint import Checkpoint, compare_tensors, expected_shapes, from_model
 from vitrail.weights.folder import write_folder
 from vitrail.weights.google import google_numerics, write_google
 from vitrail.weights.library import HUGGINGFACE, TIMM, TORCHVISION, write_file, write_huggingface
@@ -85,6 +85,7 @@ def write_checkpoint(checkpoint: Checkpoint, path: str | Path, layout: str) -> l
     """Write a checkpoint as it is; returns the numerics that the target library would compute differently."""
     target = LAYOUTS[choose("layout", layout, LAYOUTS)]
     target.check_target(Path(path))
+    compare_tensors(checkpoint.state, expected_shapes(checkpoint.config), "the network")
     if target.holds is not None:
         parts.refuse_parts(layout, target.holds, checkpoint.config)
     target.write(Path(path), checkpoint)

@@ -3,8 +3,6 @@
 Pillow and numpy alone, so that an exported network answers without torch.
 """
 
-import math
-
 import numpy as np
 from PIL import Image
 
@@ -23,7 +21,7 @@ def fit_image(image: Image.Image, size: Size, preprocessing: Preprocessing) -> n
     With antialias Pillow resizes, in bytes; without it the result is that of TensorFlow's plain resize, in float and
     not rounded.
     """
-    height, width = _resized_size(image.height, image.width, size, preprocessing.crop)
+    height, width = _resized_size(image.height, image.width, size, preprocessing)
     if preprocessing.antialias or (height, width) == (image.height, image.width):
         if (height, width) != (image.height, image.width):
             image = image.resize((width, height), _FILTERS[preprocessing.interpolation])
@@ -51,11 +49,11 @@ def normalised(pixels: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
     return channels
 
 
-def _resized_size(height: int, width: int, size: Size, crop: float | None) -> Size:
-    """The size before the centre crop: the input size itself, or the aspect kept and size / crop just covered."""
-    if crop is None:
-        return size
-    wanted = tuple(math.floor(side / crop) for side in size)
+def _resized_size(height: int, width: int, size: Size, preprocessing: Preprocessing) -> Size:
+    """The size before the centre crop: that of the input, enlarged by it, or the aspect kept and that just covered."""
+    wanted = (preprocessing.resized(size[0]), preprocessing.resized(size[1]))
+    if preprocessing.crop is None or preprocessing.squash:
+        return wanted
     if wanted[0] * width <= wanted[1] * height:
         return int(wanted[1] * height / width), wanted[1]
     return wanted[0], int(wanted[0] * width / height)
