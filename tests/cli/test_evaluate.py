@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -231,14 +232,72 @@ def test_control_c_keeps_what_was_measured(capsys, data, model, monkeypatch) -> 
     assert len(json.loads(capsys.readouterr().out)["models"]) == 1
 
 
-def test_the_training_split_is_never_taken_silently(capsys, tmp_path, model) -> None:
+def test_a_folder_without_parts_is_measured_whole_if_it_was_not_learnt_from(capsys, tmp_path, model) -> None:
+    make_images(tmp_path / "plain", per_class=3)
+    assert main(["evaluate", model, "--data", "plain", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["data"]["images"] == 12
+    assert "all 12 images are measured" in err
     make_images(tmp_path / "only/train")
-    error, _ = failure(capsys, 3, model, "--data", "only")
-    assert "only: there is neither a 'test' nor a 'val' part. " in error
-    assert "--split train measures on all of them" in error
     make_images(tmp_path / "only/val", per_class=2)
     assert result(capsys, model, "--data", "only")["data"]["split"] == "val"
     assert result(capsys, model, "--data", "only", "--split", "train[50%:]")["data"]["split"] == "train[50%:]"
+
+
+def test_of_a_folder_that_was_learnt_from_only_what_was_held_out_is_measured(capsys, tmp_path) -> None:
+    make_images(tmp_path / "plain", per_class=10)
+    words = ["train", "vit-digits", "--data", "plain", "--held-out", "0.25", "--epochs", "1"]
+    assert main([*words, "--name", "held", "--device", "cpu"]) == 0
+    hint = next(line for line in capsys.readouterr().out.splitlines() if "vitrail evaluate" in line)
+    command = shlex.split(hint.split("  how good")[0])
+    assert command[0] == "vitrail" and "FOLDER" not in command
+    assert main([*command[1:], "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["data"]["images"] == 10
+    assert "held out" in err
+    shutil.move("runs/held/model", "elsewhere")
+    error, _ = failure(capsys, 3, "elsewhere", "--data", "plain")
+    assert "elsewhere has learnt from these images" in error and "--split train" in error
+
+
+def test_what_is_wrong_with_a_model_is_told_before_an_image_is_read(capsys, data, monkeypatch) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("an image was read")
+
+    monkeypatch.setattr(evaluate, "preflight", read)
+    bare = vitrail.load_model(make_model("bare"))
+    bare.preprocessing = None
+    vitrail.save_model(bare, "bare")
+    make_model("others", labels=("a", "b", "c", "d"))
+    for model, told in (("bare", "imagenet for DeiT"), ("gone", "no such file"), ("others", "unknown to the model")):
+        error, _ = failure(capsys, 3 if model != "bare" else 2, model, "--data", data)
+        assert told in error
+
+
+def test_where_the_order_is_not_known_no_share_is_a_headline(capsys, data) -> None:
+    nameless = make_model("nameless", labels=None)
+    named = result(capsys, make_model("named"), "--data", data)["models"][0]
+    assert main(["evaluate", nameless, "--data", str(data), "--device", "cpu", "--out", "out"]) == 0
+    out = capsys.readouterr().out
+    assert "top-1            cannot be told" in out and "--classes" in out
+    whole = json.loads(Path("out/result.json").read_text())
+    (found,) = whole["models"]
+    assert (found["matched_by"], found["images"]) == ("order", 20)
+    for name in ("top1", "top5", "loss", "class_mean", "calibration", "confusion", "classes"):
+        assert found[name] is None, name
+    assert found["if_in_order"]["top1"] == named["top1"]
+    assert not {"right", "losses", "labels"} & set(np.load("out/predictions.npz"))
+    assert "cannot be told" in Path("out/report.html").read_text(encoding="utf-8")
+    said = result(capsys, nameless, "--data", data, "--classes", "data-order")["models"][0]
+    assert (said["matched_by"], said["top1"]) == ("number", named["top1"])
+    assert "top-1" not in printed(capsys, nameless, nameless, "--data", data).split("mean ±")[-1]
+
+
+def test_guesses_that_are_no_class_of_the_data_are_counted_and_said(capsys, data) -> None:
+    model = make_model("six", labels=(*CLASSES, "emu", "gnu"))
+    found = result(capsys, model, "--data", data)["models"][0]
+    outside = sum(one["guessed"] for one in found["classes"][4:])
+    assert f"{outside} first guesses are none of the 4 classes of the data" in printed(capsys, model, "--data", data)
 
 
 def test_a_model_that_learnt_from_these_images_is_told(capsys, data) -> None:
@@ -248,7 +307,7 @@ def test_a_model_that_learnt_from_these_images_is_told(capsys, data) -> None:
     Path("learnt/config.json").write_text(json.dumps(config))
     for split, is_told in (("train", True), ("test", False)):
         assert main(["evaluate", path, "--data", str(data), "--split", split, "--device", "cpu"]) == 0
-        assert ("may have learnt from these very images" in capsys.readouterr().err) == is_told
+        assert ("maybe from these very images" in capsys.readouterr().err) == is_told
 
 
 def test_names_decide_which_class_is_which(capsys, data) -> None:

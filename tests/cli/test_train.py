@@ -128,7 +128,7 @@ def test_the_plan_the_result_and_the_next_command(capsys):
     found = re.search(r"test accuracy ([\d.]+) ?% \((\d+) of 359 images\), loss [\d.]+", result)
     assert float(found[1]) == pytest.approx(100 * int(found[2]) / 359, abs=0.006)
     assert "runs/my digits/report.html  the page of this run: open it" in result
-    assert "vitrail evaluate 'runs/my digits' --data FOLDER" in result
+    assert "vitrail evaluate 'runs/my digits' --data digits " in result
     assert "vitrail inspect 'runs/my digits' IMAGES" in result
     assert "vitrail finetune 'runs/my digits' --data FOLDER" in result
     assert "<html" in Path("runs/my digits/report.html").read_text().lower()

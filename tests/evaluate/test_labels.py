@@ -7,6 +7,7 @@ from vitrail.data import Arrays, Labels
 from vitrail.data.sources.class_names import ensure_named
 from vitrail.errors import DataError, Notice, UsageError
 from vitrail.evaluate.labels import match_classes
+from vitrail.zoo.imagenet import imagenet_classes, imagenet_ids
 
 
 def source(classes: tuple[str, ...], labels: list[int] | None = None) -> Arrays:
@@ -37,10 +38,30 @@ def test_unknown_names_are_listed() -> None:
         match_classes(data, ("a", "z"), 2, "model")
 
 
-def test_as_many_classes_without_names_are_matched_by_number_and_said() -> None:
-    with pytest.warns(Notice, match="model: the names of its 2 classes are not known, .* in their order: 'cat', 'dog'"):
-        found = match_classes(source(("cat", "dog")), None, 2, "model")
+def test_as_many_classes_without_names_may_be_in_any_order() -> None:
+    with pytest.warns(Notice, match="the names of its 2 classes are not known, .*cannot be told.*--classes data-order"):
+        assert match_classes(source(("cat", "dog")), None, 2, "model").by == "order"
+    found = match_classes(source(("cat", "dog")), None, 2, "model", is_in_order=True)
     assert (found.by, found.source.classes) == ("number", ("cat", "dog"))
+
+
+def test_a_data_set_with_numbers_of_its_own_is_matched_by_them_and_said() -> None:
+    digits = source(tuple("abc"))
+    digits.name = "digits"
+    with pytest.warns(Notice, match="taken to be those of the data, in their order: 'a', 'b', 'c'"):
+        assert match_classes(digits, None, 3, "model").by == "number"
+
+
+def test_class_names_that_are_numbers_are_those_of_outputs() -> None:
+    """Sorted as text, 10 stands before 2."""
+    names = tuple(sorted(map(str, range(11))))
+    assert names[2] == "10"
+    found = match_classes(source(names), None, 11, "model")
+    assert found.by == "number"
+    assert found.source.labels.values.tolist() == [int(name) for name in names]
+    assert found.source.classes == tuple(map(str, range(11)))
+    with pytest.warns(Notice, match="cannot be told"):
+        assert match_classes(source(("1", "2", "3")), None, 3, "model").by == "order"
 
 
 def test_another_number_of_classes_without_names_is_an_error() -> None:
@@ -56,14 +77,77 @@ def test_a_model_without_a_head() -> None:
 
 
 def test_a_thousand_wordnet_numbers_are_imagenets_classes_in_order() -> None:
-    """Class folders of ImageNet for a model whose labels are words."""
-    data = source(tuple(f"n{number:08}" for number in range(1000)))
+    data = source(imagenet_ids())
+    with pytest.warns(Notice, match="in their order: 'n01440764'"):
+        assert match_classes(data, None, 1000, "model").by == "number"
     words = tuple(f"word {number}" for number in range(1000))
-    with pytest.warns(Notice, match="they are matched by number, in the order of the WordNet numbers"):
+    with pytest.warns(Notice, match="is not known.*--classes imagenet"):
         found = match_classes(data, words, 1000, "model")
-    assert (found.by, found.source.classes) == ("number", words)
-    np.testing.assert_array_equal(found.source.labels.values, np.arange(1000))
-    assert data.classes[0] == "n00000000", "the data is as it was"
+    assert (found.by, found.source.classes) == ("order", words)
+    assert data.classes == imagenet_ids(), "the data is as it was"
+
+
+# torchvision's names, WordNet's numbers, and all names of a class as the files of Hugging Face have them.
+OUTPUTS = [
+    imagenet_classes(),
+    imagenet_ids(),
+    tuple(f"{n} {name}" for n, name in zip(imagenet_ids(), imagenet_classes(), strict=True)),
+]
+
+
+@pytest.mark.parametrize("labels", OUTPUTS)
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("n01440764", "n02012849", "n03710721"),
+        ("tench", "crane bird", "maillot tank suit"),
+        ("Tinca_tinca", "Crane_Bird", "tank suit"),
+        ("n01440764_tench", "n02012849-crane", "maillot, tank suit"),
+    ],
+)
+def test_a_few_classes_of_imagenet_by_any_of_their_names(labels, names) -> None:
+    found = match_classes(source(names), labels, 1000, "model")
+    assert found.by == "name"
+    assert found.source.labels.values.tolist() == [0, 134, 639]
+    assert found.source.classes == labels
+
+
+def test_class_folders_of_imagenet_called_by_class_number() -> None:
+    few = source(("007", "134", "999"))
+    with pytest.warns(Notice, match="ImageNet's class numbers"):
+        found = match_classes(few, imagenet_classes(), 1000, "model", is_said=True)
+    assert found.source.labels.values.tolist() == [7, 134, 999]
+    # Digits are no birds: nobody said that they are ImageNet's.
+    with pytest.raises(DataError, match="unknown to the model"):
+        match_classes(few, imagenet_classes(), 1000, "model")
+    everything = source(tuple(sorted(map(str, range(1000)))))
+    with pytest.warns(Notice, match="ImageNet's class numbers"):
+        found = match_classes(everything, imagenet_classes(), 1000, "model")
+    assert found.source.labels.values.tolist() == [int(name) for name in everything.classes]
+
+
+def test_a_name_of_two_classes_is_met() -> None:
+    with pytest.raises(DataError, match=r"'crane' may be n02012849 \(crane bird\) or n03126707 \(crane\)") as found:
+        match_classes(source(("crane", "tench")), imagenet_classes(), 1000, "model")
+    assert "WordNet number" in str(found.value)
+    # Where the other one is there as well, it is clear.
+    both = match_classes(source(("crane", "crane bird")), imagenet_classes(), 1000, "model")
+    assert both.source.labels.values.tolist() == [517, 134]
+    swimsuits = match_classes(source(("maillot", "n03710637")), imagenet_classes(), 1000, "model")
+    assert swimsuits.source.labels.values.tolist() == [639, 638]
+
+
+def test_imagenet_in_the_order_of_its_names_is_not_taken_for_its_own_order() -> None:
+    folders = source(tuple(sorted(imagenet_classes())))
+    with pytest.warns(Notice, match=r"cannot be told.*--classes imagenet"):
+        assert match_classes(folders, None, 1000, "model").by == "order"
+    found = match_classes(folders, imagenet_classes(), 1000, "model", is_said=True)
+    assert [imagenet_classes()[number] for number in found.source.labels.values] == list(folders.classes)
+
+
+def test_a_part_of_imagenet_for_a_model_without_names_says_how_to_name_them() -> None:
+    with pytest.raises(DataError, match="--classes imagenet"):
+        match_classes(source(imagenet_ids()[:10]), None, 1000, "model")
 
 
 @pytest.mark.parametrize("names", [[f"n{number:08}" for number in range(999)], [f"class {n}" for n in range(1000)]])

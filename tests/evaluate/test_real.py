@@ -83,8 +83,14 @@ def test_a_part_of_the_validation_set_is_looked_up_by_number() -> None:
 
 def test_another_order_of_classes_is_noticed() -> None:
     real, source = labels_of([[1], [2], [3]]), Named([place(1), place(2), place(3)], Labels.of([5, 6, 7], 10), 10)
-    with pytest.warns(Notice, match=r"the ReaL set of 0.0% of the images only: .* another order"):
+    with pytest.warns(Notice, match=r"the ReaL set of 0\.0% of the images only.*ReaL accuracy is right"):
         measure_real(np.array([1, 2, 3]), match_real(real, source), source.labels.values, real)
+
+
+def test_what_is_right_by_real_labels_does_not_depend_on_those_of_the_data() -> None:
+    real, source = labels_of([[1], [2], [3]]), Named([place(1), place(2), place(3)], Labels.of([5, 6, 7], 10), 10)
+    found = measure_real(np.array([1, 2, 0]), match_real(real, source), None, real)
+    assert (found.top1.right, found.agreement) == (2, None)
 
 
 @pytest.mark.parametrize(

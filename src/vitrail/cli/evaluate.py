@@ -1,12 +1,14 @@
 """`vitrail evaluate`: how good models are, on which images, and how far their word can be trusted."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from vitrail.cli.known_data import kind_of, known_data
 from vitrail.cli.launch import launch, split_processes
 from vitrail.cli.progress import progress
 from vitrail.cli.terminal import print_json, printable
@@ -15,17 +17,21 @@ from vitrail.config.checks import positive
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check.preflight import preflight
 from vitrail.data.open import OpenOptions, open_data
+from vitrail.data.sources.files import user_path
 from vitrail.data.sources.parts import parse_part
 from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import MissingSplit, canonical_split
-from vitrail.errors import DataError, UsageError, VitrailError, notice
+from vitrail.errors import DataError, Notice, UsageError, VitrailError, notice
 from vitrail.runtime.threads import is_tiny, one_thread
+from vitrail.weights.folder import sidecar
 
 if TYPE_CHECKING:
     import torch
 
     from vitrail.evaluate import Evaluation, Measured, MultiLabelEvaluation
+    from vitrail.evaluate.labels import Matched
     from vitrail.evaluate.real import RealLabels
+    from vitrail.evaluate.subject import Subject
     from vitrail.report.evaluation_folder import EvaluationFolder
     from vitrail.runtime.processes import Processes
 
@@ -44,7 +50,7 @@ class Options:
     data: str
     """A folder, a .csv, a packed copy, a known name, hf:NAME or wds:SHARDS."""
     split: str | None = None
-    """test, val, train, or a part such as train[90%:]; test if not said, or val where there is no test."""
+    """test, val, train, or a part such as train[90%:]; test if not said, or val, or all that was not learnt from."""
     root: Annotated[Path | None, tyro.conf.arg(aliases=("--data-root",))] = None
     """Where the files of a known data set are."""
     download: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -54,7 +60,8 @@ class Options:
     allow_empty: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Take a class folder without images as a class."""
     classes: Path | None = None
-    """A file with the class names of the model, one per line, in the order of its outputs; or imagenet."""
+    """A file with the class names of the model, one per line, in the order of its outputs; or imagenet, whose classes
+    the data may call by WordNet number, by name or by class number; or data-order, if they are those of the data."""
     real: Path | None = None
     """ReaL labels of ImageNet's validation images (real.json), to count by as well."""
     image_size: Size | None = None
@@ -110,46 +117,131 @@ def run(options: Options) -> None:
     positive("batch-size", options.batch_size)
     device = own_device(find_device(options.device))
     with joined(device) as processes:
-        source = processes.in_turn(lambda: open_source(options))
-        folder = None
         with processes.together():
             real = None if options.real is None else read_real(options.real)
-            names = None if options.classes is None else read_class_names(options.classes)
+            names = None if options.classes is None or _is_in_order(options) else read_class_names(options.classes)
+        work = _Work(options, device, processes, real, names)
+        # What is wrong with a model is told before any image is read.
+        looks = work.look()
+        source = processes.in_turn(lambda: open_source(options, looks))
+        folder = None
+        with processes.together():
             if options.out is not None:
                 folder = EvaluationFolder(options.out.expanduser(), options.models)
                 folder.ensure_free(source, command_line())
-        _Work(options, source, device, processes, folder, real, names).all()
+        work.all(source, folder)
 
 
-def open_source(options: Options) -> Source:
-    """The images to measure on, each of them readable; never the training split unless it was asked for."""
+@dataclass(frozen=True)
+class Look:
+    """A model before it is measured: whether the data is something for it, and whether it learnt from it."""
+
+    name: str
+    provenance: dict[str, Any]
+    match: "Callable[[Source], Matched]"
+
+
+def open_source(options: Options, looks: Sequence[Look] = ()) -> Source:
+    """The images to measure on, each of them readable; never what a model learnt from, unless it is asked for."""
     opening = OpenOptions(root=options.root, download=options.download, allow_empty=options.allow_empty)
     if options.split is not None:
         source = open_data(options.data, options.split, options=opening)
+        parts = {canonical_split(name) for name in parse_part(options.split).split.split("+")}
+        learners = [name for look in looks for name in _learners(look, options.data)] if "train" in parts else []
+        if learners:
+            notice(f"{learners[0]} has learnt from the train part of this data, so maybe from these very images.")
     else:
-        source = _held_back(options.data, opening)
+        source = _held_back(options.data, opening, looks)
     _ensure_measurable(source)
+    _ensure_matching(source, looks)
     with progress(f"reading {source.name}, {source.split}", len(source)) as advance:
         fine = preflight(source, policy=DecodePolicy(), skip_bad=options.skip_bad, progress=advance)
     _ensure_measurable(fine)
     return fine
 
 
-def _held_back(data: str, opening: OpenOptions) -> Source:
-    """The test split, or the val split of data that has none."""
-    try:
-        return open_data(data, "test", options=opening)
-    except MissingSplit:
-        pass
-    try:
-        return open_data(data, "val", options=opening)
-    except MissingSplit:
-        raise MissingSplit(
-            "there is neither a 'test' nor a 'val' part",
-            where=data,
-            fix="If no model has learnt from these images, --split train measures on all of them; "
-            "else --split 'train[90%:]' on a tenth.",
-        ) from None
+def _is_in_order(options: Options) -> bool:
+    from vitrail.evaluate.labels import DATA_ORDER
+
+    return str(options.classes) == DATA_ORDER
+
+
+def _held_back(data: str, opening: OpenOptions, looks: Sequence[Look]) -> Source:
+    """The test split, or the val split of data that has none, or all of what has neither and was not learnt from."""
+    for split in ("test", "val"):
+        try:
+            return open_data(data, split, options=opening)
+        except MissingSplit:
+            pass
+    learners = [name for look in looks for name in _learners(look, data)]
+    if not learners:
+        try:
+            source = open_data(data, "train", options=opening)
+        except MissingSplit:
+            raise MissingSplit("there is no 'test', 'val' or 'train' part", where=data, fix="Say --split.") from None
+        notice(
+            f"{data} has neither a 'test' nor a 'val' part, and as far as is known no model here has learnt from it: "
+            f"all {len(source):,} images are measured."
+        )
+        return source
+    parts = [_left_out(name) for name in learners]
+    there = [part for part in parts if part is not None]
+    if len(there) == len(parts) and len({part.digest() for part in there}) == 1:
+        notice(
+            f"{data} has neither a 'test' nor a 'val' part, and {learners[0]} has learnt from it: the "
+            f"{len(there[0]):,} images that were held out then are measured."
+        )
+        return there[0]
+    raise MissingSplit(
+        f"there is neither a 'test' nor a 'val' part, and {learners[0]} has learnt from these images",
+        where=data,
+        fix="Measure on a folder that it has not seen; --split train measures on what it has, "
+        "--split 'train[90%:]' on a tenth of that.",
+    )
+
+
+def _left_out(model: str) -> Source | None:
+    """What the run of a model held out of its training images; none where it left nothing out, or is not here."""
+    from vitrail.export.samples import data_of_run
+
+    path = user_path(model)
+    folder = path.parent if path.name == "model" else path
+    match kind_of(folder):
+        case "vitrail-run":
+            values = sidecar(folder).get("config", {}).get("data", {})
+            return data_of_run(folder) if values.get("held_out") != 0 else None
+        case "vitrail-finetune":
+            # Where rates were tried on what was held out, the model itself has learnt from all.
+            values = sidecar(folder, "result.json")
+            return data_of_run(folder) if values.get("measured_on") == "held_out" else None
+    return None
+
+
+def _learners(look: Look, data: str) -> Iterator[str]:
+    """The model, and the one that it started from, where they were trained on this data."""
+    from vitrail.cli.training import located
+    from vitrail.config import DataConfig
+
+    place, start = located(DataConfig(data=data)).data, look.provenance.get("start")
+    if look.provenance.get("data") == place:
+        yield look.name
+    if isinstance(start, str) and place in (name for name, _ in known_data(user_path(start))):
+        yield start
+
+
+def _ensure_matching(source: Source, looks: Sequence[Look]) -> None:
+    """Refuse data that is for none of the models; what is for some of them is told in their turn."""
+    failures: list[VitrailError] = []
+    for look in looks:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)
+            try:
+                look.match(source)
+                return
+            except VitrailError as error:
+                failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def _ensure_measurable(source: Source) -> None:
@@ -167,20 +259,51 @@ def _ensure_measurable(source: Source) -> None:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Work:
     """Models, one after the other, and what is shown and written of them."""
 
     options: Options
-    source: Source
     device: "torch.device"
     processes: "Processes"
-    folder: "EvaluationFolder | None"
     real: "RealLabels | None"
     names: tuple[str, ...] | None
+    source: Source = field(init=False)
+    folder: "EvaluationFolder | None" = field(init=False)
+    only: "Subject | None" = field(init=False, default=None)
+    """The one model, where there is one; several may not fit into memory together."""
 
-    def all(self) -> None:
+    def look(self) -> list[Look]:
+        """Open every model once; if none can be, that is the error."""
+        from functools import partial
+
+        looks: list[Look] = []
+        failures: list[tuple[str, VitrailError]] = []
+        is_alone = len(self.options.models) == 1
+        for name in self.options.models:
+            with warnings.catch_warnings():
+                if not is_alone:
+                    # It will say the same in its turn.
+                    warnings.simplefilter("ignore", Notice)
+                try:
+                    subject = self._open(name)
+                except (DataError, UsageError) as error:
+                    failures.append((name, error))
+                    if self.processes.ranks > 1:
+                        break
+                    continue
+            self.only = subject if is_alone else None
+            config, labels = subject.model.config, subject.model.labels
+            match = partial(self._match, labels=labels, outputs=config.num_classes, name=name)
+            looks.append(Look(name, subject.model.provenance, match))
+        if failures and (not looks or self.processes.ranks > 1):
+            _tell_others(failures[1:])
+            raise failures[0][1]
+        return looks
+
+    def all(self, source: Source, folder: "EvaluationFolder | None") -> None:
         """Measure all; what one of them cannot keeps the others, and is the error in the end."""
+        self.source, self.folder = source, folder
         done: list[Done] = []
         failures: list[tuple[str, VitrailError]] = []
         context = self._context()
@@ -196,10 +319,33 @@ class _Work:
         finally:
             # Also what was measured before Ctrl-C.
             self._show(done, failures, context)
-        for name, error in failures[1:]:
-            notice(f"{name} was not measured either: {error}")
+        _tell_others(failures[1:])
         if failures:
             raise failures[0][1]
+
+    def _open(self, name: str) -> "Subject":
+        from vitrail.evaluate.subject import open_subject
+
+        options = self.options
+        return self.processes.in_turn(
+            lambda: open_subject(
+                name,
+                image_size=options.image_size,
+                preprocessing=options.preprocessing,
+                device=self.device,
+                bfloat16=options.precision == "bfloat16",
+            )
+        )
+
+    def _match(self, source: Source, *, labels: tuple[str, ...] | None, outputs: int, name: str) -> "Matched":
+        """Which output of the model is which class of the data."""
+        from vitrail.data.sources.class_names import ensure_named
+        from vitrail.evaluate.labels import match_classes
+
+        if self.names is not None and self.options.classes is not None:
+            ensure_named(self.names, outputs, self.options.classes, name)
+        is_said, is_in_order = self.names is not None, _is_in_order(self.options)
+        return match_classes(source, self.names or labels, outputs, name, is_said=is_said, is_in_order=is_in_order)
 
     def _one(
         self,
@@ -221,28 +367,14 @@ class _Work:
     def _measure(self, name: str) -> tuple["Measured", str]:
         """One model, and on what it was computed."""
         from vitrail.data.loading.reading import reading_workers
-        from vitrail.data.sources.class_names import ensure_named
         from vitrail.evaluate import evaluate_subject
-        from vitrail.evaluate.labels import match_classes
-        from vitrail.evaluate.subject import open_subject
         from vitrail.train.start import device_name
 
         options, processes = self.options, self.processes
-        subject = processes.in_turn(
-            lambda: open_subject(
-                name,
-                image_size=options.image_size,
-                preprocessing=options.preprocessing,
-                device=self.device,
-                bfloat16=options.precision == "bfloat16",
-            )
-        )
+        subject = self.only or self._open(name)
         with processes.together():
-            outputs = subject.model.config.num_classes
-            if self.names is not None and options.classes is not None:
-                ensure_named(self.names, outputs, options.classes, name)
-            matched = match_classes(self.source, self.names or subject.model.labels, outputs, name)
-            _tell_if_learnt(subject.model.provenance, self.source, options)
+            model = subject.model
+            matched = self._match(self.source, labels=model.labels, outputs=model.config.num_classes, name=name)
         mine = len(range(processes.rank, len(self.source), processes.ranks))
         with progress(f"measuring {printable(name)}", mine) as advance, one_thread(is_tiny(subject.model, self.device)):
             measured = evaluate_subject(
@@ -300,6 +432,11 @@ class _Work:
                 say_files(self.folder)
 
 
+def _tell_others(failures: Sequence[tuple[str, VitrailError]]) -> None:
+    for name, error in failures:
+        notice(f"{name} was not measured either: {error}")
+
+
 def _kept(place: int, measured: "Measured", device: str) -> Done:
     """What is needed later; the network itself is let go."""
     from vitrail.evaluate.evaluation import record_of
@@ -337,13 +474,3 @@ def summarised(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, float |
             mean, std = mean_and_std(values)
             found[key] = {"mean": mean, "std": std}
     return found
-
-
-def _tell_if_learnt(provenance: dict[str, Any], source: Source, options: Options) -> None:
-    """Say so where the model was trained on these very images: the number is no measure of new ones."""
-    from vitrail.cli.training import located
-    from vitrail.config import DataConfig
-
-    parts = {canonical_split(name) for name in parse_part(options.split or source.split).split.split("+")}
-    if "train" in parts and provenance.get("data") == located(DataConfig(data=options.data)).data:
-        notice("The model was trained on the train part of this data, so it may have learnt from these very images.")

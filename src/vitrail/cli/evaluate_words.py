@@ -23,11 +23,14 @@ def say_one(done: "Done", whole: dict[str, Any]) -> None:
     """How good the model is, with what was counted, and where it is weak."""
     out, found = console(), done.evaluation
     out.print(f"[bold]{_safe(done.name)}[/] on {_about(done, whole)}\n")
+    is_told = done.record["matched_by"] != "order"
     lines = _lines(found) if isinstance(found, Evaluation) else _several_lines(found)
-    for name, value in lines:
+    for name, value in lines if is_told else _untold_lines(found):
         out.print(f"  {name:<16} {value}")
     out.print()
-    if isinstance(found, Evaluation):
+    if not is_told:
+        pass
+    elif isinstance(found, Evaluation):
         _say_classes(found)
     else:
         _say_labels(found)
@@ -86,6 +89,17 @@ def _lines(found: Evaluation) -> Iterator[tuple[str, str]]:
         f"ECE {percent(calibration.ece, 2)} ({len(calibration.bins)} bins of equal width): on average "
         f"{percent(calibration.confidence)} sure, {percent(calibration.accuracy)} right",
     )
+    measured = sum(one.images > 0 for one in found.classes)
+    if measured < len(found.classes):
+        outside = sum(one.guessed for one in found.classes if not one.images)
+        yield (
+            "other classes",
+            f"{outside:,} first guesses are none of the {measured:,} classes of the data, and count as wrong",
+        )
+    yield from _real_lines(found)
+
+
+def _real_lines(found: Evaluation) -> Iterator[tuple[str, str]]:
     if found.real is not None:
         real = found.real
         yield "ReaL top-1", _counted(real.top1)
@@ -93,6 +107,17 @@ def _lines(found: Evaluation) -> Iterator[tuple[str, str]]:
             "",
             f"{real.labelled:,} of {real.images:,} images have ReaL labels; {real.skipped:,} without are skipped",
         )
+
+
+def _untold_lines(found: Evaluation | MultiLabelEvaluation) -> Iterator[tuple[str, str]]:
+    """What holds whatever the order of the outputs; what does not is no headline."""
+    if isinstance(found, Evaluation):
+        yield from _real_lines(found)
+        yield "top-1", "cannot be told: which output of the model is which class of the data is not known"
+        yield "", f"({percent(found.top1.share, 2)}, were they in the same order; --classes says which they are)"
+    else:
+        yield "mAP", "cannot be told: which output of the model is which class of the data is not known"
+        yield "", "(--classes says which they are)"
 
 
 def _several_lines(found: MultiLabelEvaluation) -> Iterator[tuple[str, str]]:

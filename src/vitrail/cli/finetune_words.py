@@ -98,7 +98,8 @@ def say_files(plan: "Plan", result: "Result", folder: "FinetuneFolder") -> None:
         f"{escape(str(folder.report))}  the page of all runs: open it\n"
         f"{escape(str(folder.result))}  every number"
     )
-    say_next(RunFolder(folder.path), plan.config.model)
+    is_measured = result.measured_on in ("test", "val", "held_out")
+    say_next(RunFolder(folder.path), plan.config.model, data=plan.config.data if is_measured else None)
 
 
 def _verdict(plan: "Plan", result: "Result") -> str:

@@ -319,7 +319,12 @@ def train_and_report(
         write_report(folder, outcome.source, outcome.predictions, look_inside=look_inside)
     if not is_quiet:
         say_result(outcome, folder, _watched(session.config))
-        say_next(folder, session.config.model, is_labelled=session.config.masking is None)
+        say_next(
+            folder,
+            session.config.model,
+            is_labelled=session.config.masking is None,
+            data=session.config.data if outcome.metrics is not None else None,
+        )
     return outcome
 
 
@@ -362,17 +367,28 @@ def say_result(outcome: "Outcome", folder: RunFolder, word: str = "accuracy") ->
     out.print(f"{model}  the model\n{page}  the page of this run: open it")
 
 
-def say_next(folder: RunFolder, network: ModelConfig, *, is_labelled: bool = True) -> None:
-    """The next command to type."""
+def say_next(
+    folder: RunFolder, network: ModelConfig, *, is_labelled: bool = True, data: DataConfig | None = None
+) -> None:
+    """The next command to type; `data` is that of the run, where some of it was not learnt from."""
     model = printable(shlex.quote(str(folder.path)))
-    words = _NEXT if is_labelled else _NEXT_WITHOUT_LABELS
+    words = dict(_NEXT if is_labelled else _NEXT_WITHOUT_LABELS)
     if isinstance(network, VitConfig) and is_labelled:
-        words = {**words, "serve": ("", "the same in a browser, with where it looks")}
+        words["serve"] = ("", "the same in a browser, with where it looks")
+    if is_labelled and data is not None:
+        words["evaluate"] = (printable(_measured_on(data)), "how good it is, class by class; or on a folder of others")
     commands = {f"vitrail {verb} {model} {rest}".rstrip(): why for verb, (rest, why) in words.items()}
     width = max(map(len, commands))
     console().print("Next")
     for command, why in commands.items():
         console().print(f"  [bold]{escape(command.ljust(width))}[/]  {why}", soft_wrap=True)
+
+
+def _measured_on(data: DataConfig) -> str:
+    """The options by which `vitrail evaluate` finds the images that a run was measured on, and reads them as it did."""
+    root = ["--root", data.root] if data.root else []
+    flags = [flag for flag, is_on in (("--skip-bad", data.skip_bad), ("--allow-empty", data.allow_empty)) if is_on]
+    return shlex.join(["--data", data.data, *root, *flags])
 
 
 def _network(config: RunConfig) -> str:

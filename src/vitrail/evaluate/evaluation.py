@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from vitrail.data import Source
 from vitrail.errors import DataError
 from vitrail.evaluate.calibration import Calibration, calibrate
 from vitrail.evaluate.classify import Predictions, classify
-from vitrail.evaluate.labels import Matched
+from vitrail.evaluate.labels import By, Matched
 from vitrail.evaluate.metrics import ClassResult, Share, confusion_triples, measure, per_class, share_of
 from vitrail.evaluate.multilabel import MultiLabelEvaluation, answers, measure_multilabel, table_of
 from vitrail.evaluate.outputs import all_outputs
@@ -22,6 +22,8 @@ from vitrail.runtime.processes import ALONE, Processes
 
 # With more classes the confusion matrix is mostly zeros.
 _DENSE = 100
+# What can be told although nobody knows which output is which class of the data.
+_WITHOUT_LABELS = ("images", "real", "threshold")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +54,8 @@ class Measured:
     subject: Subject
     source: Source
     """Its classes are those of the model."""
-    matched_by: Literal["name", "number"]
-    """How its labels became outputs of the model."""
+    matched_by: By
+    """How its labels became outputs of the model; by "order", what is right cannot be told."""
     predictions: Predictions
     evaluation: Evaluation | MultiLabelEvaluation
     seconds: float
@@ -102,7 +104,8 @@ def evaluate_subject(
             _ensure_numbers(predictions.confidence, source, subject)
         by_real = None
         if real is not None and sets is not None:
-            by_real = measure_real(predictions.guesses[:, 0], sets, source.labels.values, real)
+            labels = None if matched.by == "order" else source.labels.values
+            by_real = measure_real(predictions.guesses[:, 0], sets, labels, real)
         evaluation = count(predictions, source, by_real)
     return Measured(
         subject=subject,
@@ -139,6 +142,10 @@ def record_of(measured: Measured) -> dict[str, Any]:
     }
     if isinstance(found, Evaluation):
         numbers["confusion"] = _confusion(found)
+    numbers["classes"] = to_json(found.classes)
+    if measured.matched_by == "order":
+        free = {name: numbers.pop(name) for name in _WITHOUT_LABELS if name in numbers}
+        numbers = {**dict.fromkeys(numbers), **free, "if_in_order": numbers}
     return {
         "model": subject.name,
         "fingerprint": subject.fingerprint,
@@ -148,7 +155,6 @@ def record_of(measured: Measured) -> dict[str, Any]:
         "precision": "bfloat16" if subject.bfloat16 else "float32",
         "task": "one class" if isinstance(found, Evaluation) else "several classes",
         **numbers,
-        "classes": to_json(found.classes),
         "seconds": round(measured.seconds, 3),
         "images_per_second": round(found.images / measured.seconds, 3),
     }

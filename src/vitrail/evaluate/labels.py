@@ -1,7 +1,6 @@
 """Which output of a model is which class of the data: names decide, and numbers only where there are no names."""
 
 import copy
-import re
 import shlex
 import unicodedata
 from dataclasses import dataclass
@@ -10,12 +9,20 @@ from typing import Literal
 import numpy as np
 
 from vitrail.data import Source
-from vitrail.data.sources.classes import with_classes
+from vitrail.data.sources.classes import renumbered, with_classes
+from vitrail.data.sources.named_rows import NAMED
 from vitrail.errors import DataError, UsageError, notice
+from vitrail.zoo.imagenet import imagenet_classes, imagenet_ids, imagenet_numbers, is_imagenet
 
-_WORDNET = re.compile(r"n\d{8}")
+DATA_ORDER = "data-order"
+"""What --classes says of outputs that are the classes of the data, in their order."""
+
+By = Literal["name", "number", "order"]
+"""By names; by numbers that both sides have; or by their places in two lists that nobody said to be in one order."""
+
 _FEW = 5
 _HOW = "the outputs of the model in their order, one per line, with --classes FILE."
+_IMAGENET = "If it was trained on ImageNet, --classes imagenet names its outputs."
 
 
 @dataclass(frozen=True)
@@ -24,11 +31,22 @@ class Matched:
 
     source: Source
     """Its classes are the names of the outputs."""
-    by: Literal["name", "number"]
+    by: By
 
 
-def match_classes(source: Source, labels: tuple[str, ...] | None, outputs: int, model: str) -> Matched:
-    """Number the labels of a source by the outputs of a model; `labels` are their names, where they are known."""
+def match_classes(
+    source: Source,
+    labels: tuple[str, ...] | None,
+    outputs: int,
+    model: str,
+    *,
+    is_said: bool = False,
+    is_in_order: bool = False,
+) -> Matched:
+    """Number the labels of a source by the outputs of a model; `labels` are their names, where they are known.
+
+    A user may have said these names, or that the outputs are the classes of the data in their order.
+    """
     if not outputs:
         name = shlex.quote(model)
         raise UsageError(
@@ -38,12 +56,16 @@ def match_classes(source: Source, labels: tuple[str, ...] | None, outputs: int, 
             fix=f"`vitrail finetune {name} --data FOLDER` teaches it classes; `vitrail fewshot {name} --data FOLDER` "
             "says how good its features are.",
         )
-    if labels is None:
-        return Matched(_by_number(source, outputs, model), "number")
+    if labels is None or is_in_order:
+        return _without_names(source, outputs, model, is_in_order)
     if len(labels) != outputs:
         raise DataError(f"there are {len(labels):,} class names for {outputs:,} outputs", where=model)
     labels = tuple(unicodedata.normalize("NFC", name) for name in labels)
     present = [source.classes[int(number)] for number in np.flatnonzero(source.labels.counts())]
+    if is_imagenet(labels):
+        numbers = _imagenet_numbers(source, present, is_said)
+        if numbers.keys() >= set(present):
+            return Matched(renumbered(source, labels, [numbers.get(name, -1) for name in source.classes]), "name")
     known = set(labels)
     strangers = [name for name in present if name not in known]
     if doubled := [name for name in present if labels.count(name) > 1]:
@@ -55,12 +77,12 @@ def match_classes(source: Source, labels: tuple[str, ...] | None, outputs: int, 
         )
     if not strangers:
         return Matched(with_classes(source, labels), "name")
-    if _is_imagenet(source.classes) and len(labels) == len(source.classes) == len(strangers):
+    if len(labels) == len(source.classes) == len(strangers) and source.classes == imagenet_ids():
         notice(
-            "The data has ImageNet's WordNet numbers and the model other names: they are matched by number, in the "
-            "order of the WordNet numbers."
+            f"The data has ImageNet's WordNet numbers and the model other names: whether they are in the same order "
+            f"is not known. {_IMAGENET}"
         )
-        return Matched(_renamed(source, labels), "number")
+        return Matched(_renamed(source, labels), "order")
     raise DataError(
         f"{len(strangers):,} of the {len(present):,} classes of the data are unknown to the model: {_few(strangers)}",
         wanted=f"classes among its {len(labels):,}: {_few(labels)}",
@@ -69,24 +91,69 @@ def match_classes(source: Source, labels: tuple[str, ...] | None, outputs: int, 
     )
 
 
-def _by_number(source: Source, outputs: int, model: str) -> Source:
-    if len(source.classes) != outputs:
+def _without_names(source: Source, outputs: int, model: str, is_in_order: bool) -> Matched:
+    """Match by number where the numbers are known: said, written as names, or those of a data set that has its own."""
+    classes = source.classes
+    has_imagenet = outputs == len(imagenet_ids()) and all(map(imagenet_numbers, classes))
+    if len(classes) != outputs:
         raise DataError(
-            f"the data has {len(source.classes):,} classes and the model {outputs:,}, whose names are not known",
+            f"the data has {len(classes):,} classes and the model {outputs:,}, whose names are not known",
             wanted="as many, or names",
             where=f"{source.name}, {source.split}",
-            fix=f"Name {_HOW}",
+            fix=_IMAGENET if has_imagenet else f"Name {_HOW}",
         )
+    if is_in_order:
+        return Matched(source, "number")
+    if (numbers := _written_numbers(classes, outputs)) is not None:
+        return Matched(renumbered(source, tuple(map(str, range(outputs))), numbers), "number")
+    unknown = f"{model}: the names of its {outputs:,} classes are not known"
+    if classes == imagenet_ids() or source.name in NAMED or source.name.startswith(("hf:", "vtab:")):
+        notice(f"{unknown}, so they are taken to be those of the data, in their order: {_few(classes)}.")
+        return Matched(source, "number")
     notice(
-        f"{model}: the names of its {outputs:,} classes are not known, so they are taken to be those of the data, in "
-        f"their order: {_few(source.classes)}."
+        f"{unknown}, and neither is whether they are in the order of the data's ({_few(classes)}), so what is right "
+        f"cannot be told. {f'{_IMAGENET} ' if has_imagenet else ''}If they are in this order, say --classes "
+        f"{DATA_ORDER}; else name {_HOW}"
     )
-    return source
+    return Matched(source, "order")
 
 
-def _is_imagenet(classes: tuple[str, ...]) -> bool:
-    """A thousand WordNet numbers in order are ImageNet's classes in their order."""
-    return len(classes) == 1000 and all(map(_WORDNET.fullmatch, classes)) and list(classes) == sorted(classes)
+def _imagenet_numbers(source: Source, present: list[str], is_said: bool) -> dict[str, int]:
+    """Which of ImageNet's classes each class of the data is; what is none of them is left out.
+
+    Class folders may be called by class number, as some copies of ImageNet are, where all are there or a user said
+    that they are ImageNet's; else by WordNet number or any name of WordNet's.
+    """
+    outputs = len(imagenet_ids())
+    written = _written_numbers(source.classes, outputs)
+    if written is not None and (is_said or len(written) == outputs):
+        notice("The classes of the data are numbers: they are taken to be ImageNet's class numbers, from 0 to 999.")
+        return dict(zip(source.classes, written, strict=True))
+    may_be = {name: set(imagenet_numbers(name)) for name in source.classes}
+    taken: set[int] = set()
+    while more := {next(iter(one)) for one in may_be.values() if len(one) == 1} - taken:
+        # A name of two classes is the one that no other name is.
+        taken |= more
+        may_be = {name: one - more if len(one) > 1 else one for name, one in may_be.items()}
+    for name in present:
+        if len(may_be[name]) > 1:
+            ids, shown = imagenet_ids(), imagenet_classes()
+            two = " or ".join(f"{ids[number]} ({shown[number]})" for number in sorted(may_be[name]))
+            raise DataError(
+                f"the class {name!r} may be {two} of ImageNet",
+                wanted="a name of one class",
+                where=f"{source.name}, {source.split}",
+                fix="Call it by the WordNet number.",
+            )
+    return {name: min(one) for name, one in may_be.items() if len(one) == 1}
+
+
+def _written_numbers(classes: tuple[str, ...], outputs: int) -> list[int] | None:
+    """The numbers that class names are, where each is one of an output; sorted as text, 10 stands before 2."""
+    if not all(name.isascii() and name.isdecimal() and len(name) < 10 for name in classes):
+        return None
+    numbers = [int(name) for name in classes]
+    return numbers if len(set(numbers)) == len(numbers) and max(numbers, default=0) < outputs else None
 
 
 def _renamed(source: Source, names: tuple[str, ...]) -> Source:

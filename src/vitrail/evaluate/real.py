@@ -47,8 +47,8 @@ class RealResult:
     """Those with at least one label, which are counted."""
     skipped: int
     """Those with an empty set."""
-    agreement: float
-    """Share of the labelled images whose label in the data is in their set."""
+    agreement: float | None
+    """Share of the labelled images whose label in the data is in their set; none where labels cannot be told."""
 
 
 def read_real(path: Path) -> RealLabels:
@@ -96,17 +96,23 @@ def match_real(real: RealLabels, source: Source) -> list[frozenset[int]]:
 
 
 def measure_real(
-    first_guesses: np.ndarray, sets: list[frozenset[int]], labels: np.ndarray, real: RealLabels
+    first_guesses: np.ndarray, sets: list[frozenset[int]], labels: np.ndarray | None, real: RealLabels
 ) -> RealResult:
-    """Count the first guesses that are in their sets, of those that are not empty."""
+    """Count the first guesses that are in their sets, of those that are not empty.
+
+    The sets hold numbers of outputs, so that nothing depends on `labels`, the data's own, which are only compared.
+    """
     labelled = [index for index, one in enumerate(sets) if one]
     right = sum(int(first_guesses[index]) in sets[index] for index in labelled)
-    agreement = sum(int(labels[index]) in sets[index] for index in labelled) / len(labelled)
-    if agreement < _LEAST_AGREEMENT:
-        notice(
-            f"The label of the data is in the ReaL set of {agreement:.1%} of the images only: the classes of the model "
-            "may be in another order than ImageNet's, and then the ReaL accuracy means nothing."
-        )
+    agreement = None
+    if labels is not None:
+        agreement = sum(int(labels[index]) in sets[index] for index in labelled) / len(labelled)
+        if agreement < _LEAST_AGREEMENT:
+            notice(
+                f"The label of the data is in the ReaL set of {agreement:.1%} of the images only. If the outputs of "
+                "the model are in ImageNet's order, the ReaL accuracy is right and the classes of the data are in "
+                "another; if they are not, it means nothing."
+            )
     return RealResult(
         file=real.path,
         digest=real.digest,

@@ -134,11 +134,12 @@ def _targets(model: Classifier, source: Source) -> Tensor | None:
     if not model.config.num_classes:
         return None
     try:
-        matched = match_classes(source, model.labels, model.config.num_classes, "the model").source
+        found = match_classes(source, model.labels, model.config.num_classes, "the model")
     except VitrailError as error:
         notice(f"The images are compared, and accuracy is not counted: {error}")
         return None
-    return matched.labels.targets(np.arange(len(matched)))
+    # What cannot be told has been said.
+    return None if found.by == "order" else found.source.labels.targets(np.arange(len(found.source)))
 
 
 def _prepared(parts: list[Source], preparation: Preparation, number: int) -> Tensor:

@@ -24,9 +24,9 @@ COLUMNS = {
 def value_of(record: dict[str, Any], key: str) -> float | None:
     """The number of a model under one of these names; none where it has none."""
     if key in ("top1", "top5"):
-        return record[key]["share"] if key in record else None
+        return record[key]["share"] if record.get(key) else None
     if key == "ece":
-        return record["calibration"]["ece"] if "calibration" in record else None
+        return record["calibration"]["ece"] if record.get("calibration") else None
     if key == "real":
         return record["real"]["top1"]["share"] if record.get("real") else None
     return record.get(key)

@@ -43,13 +43,18 @@ def evaluation_page(measured: Measured, record: dict[str, Any], context: dict[st
 def pictures(measured: Measured) -> dict[str, str]:
     """The drawings of a page by name; those of images with several classes would say nothing."""
     found = measured.evaluation
-    if not isinstance(found, Evaluation):
+    if not isinstance(found, Evaluation) or not is_told(measured):
         return {}
     drawn = {"reliability": reliability_diagram(found.calibration), "classes": class_picture(found.classes)}
     if len(found.classes) <= MOST_CLASSES:
         table = confusion(measured.predictions, measured.source.labels.values, len(found.classes))
         drawn["confusion"] = heat_map(table, measured.source.classes)
     return drawn
+
+
+def is_told(measured: Measured) -> bool:
+    """Whether it is known which output of the model is which class of the data, so that an answer can be right."""
+    return measured.matched_by != "order"
 
 
 def short_name(name: str) -> str:
@@ -61,7 +66,12 @@ def _hero(measured: Measured, split: str) -> str:
     found = measured.evaluation
     cards = "".join(f'<div class="card"><b>{value}</b><span>{words}</span></div>' for value, words in _cards(measured))
     images = f"{number(found.images)} {text(split)} images"
-    if isinstance(found, Evaluation):
+    if not is_told(measured):
+        score = (
+            f'<div class="score"><p>How many of {images} are right cannot be told: which output of the model is which '
+            "class of the data is not known. --classes says it.</p></div>"
+        )
+    elif isinstance(found, Evaluation):
         score = _score(found.top1, f"of {images} are right at the first guess")
     elif found.mean_average_precision is None:
         score = f'<div class="score"><p>None of the {images} shows a class.</p></div>'
@@ -86,15 +96,16 @@ def _score(share: Share, words: str) -> str:
 def _cards(measured: Measured) -> Iterator[tuple[str, str]]:
     found = measured.evaluation
     if isinstance(found, Evaluation):
-        if len(found.classes) > _TOP:
-            yield percent(found.top5.share), f"right within five guesses ({number(found.top5.right)})"
-        yield f"{found.loss:.3f}", "mean cross-entropy"
-        yield percent(found.calibration.ece, 2), "expected calibration error"
+        if is_told(measured):
+            if len(found.classes) > _TOP:
+                yield percent(found.top5.share), f"right within five guesses ({number(found.top5.right)})"
+            yield f"{found.loss:.3f}", "mean cross-entropy"
+            yield percent(found.calibration.ece, 2), "expected calibration error"
         if found.real is not None:
             real = found.real
             skipped = f"; {number(real.skipped)} without labels skipped"
             yield percent(real.top1.share), f"by ReaL labels, of {number(real.labelled)} images{skipped}"
-    else:
+    elif is_told(measured):
         yield from _several_cards(found)
     yield f"{found.images / measured.seconds:,.0f}", f"images per second, {duration(measured.seconds)} in all"
 
@@ -111,6 +122,9 @@ def _several_cards(found: MultiLabelEvaluation) -> Iterator[tuple[str, str]]:
 
 def _sections(measured: Measured) -> Iterator[Section]:
     found, source, predictions = measured.evaluation, measured.source, measured.predictions
+    if not is_told(measured):
+        yield from figure_sections(measured.subject, source)
+        return
     album = Pictures(source, is_grey=measured.subject.preparation.channels == 1)
     # Before all others, so that they are not the ones a full page leaves out.
     mistakes = mistakes_section(measured.subject, source, predictions, album, source.name)

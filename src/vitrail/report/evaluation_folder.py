@@ -78,7 +78,10 @@ class EvaluationFolder:
         """The answers, pictures and page of one model, as soon as there are any."""
         home, source = self.home(number), measured.source
         arrays = {**vars(measured.predictions), "classes": np.array(source.classes), "images": _places(source)}
-        if not source.labels.is_multi:
+        if measured.matched_by == "order":
+            # Neither which guess is right, nor what an output is called.
+            arrays = {name: array for name, array in arrays.items() if name not in ("right", "losses", "classes")}
+        elif not source.labels.is_multi:
             arrays["labels"] = source.labels.values
         with atomic_file(home / _ANSWERS) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays)

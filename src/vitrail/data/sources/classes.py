@@ -1,6 +1,7 @@
 """Class names decide, never class numbers."""
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,7 +27,12 @@ def with_classes(source: Source, classes: tuple[str, ...]) -> Source:
                 fix="Rename it in the data, or use a model that knows it.",
             )
     # Names that no image carries may be unknown; they map to nothing.
-    mapping = np.array([numbers.get(name, -1) for name in source.classes], dtype=np.int64)
+    return renumbered(source, classes, [numbers.get(name, -1) for name in source.classes])
+
+
+def renumbered(source: Source, classes: tuple[str, ...], numbers: Sequence[int]) -> Source:
+    """The same images under other classes: `numbers` is what each old class is among them, -1 for none."""
+    mapping = np.array(numbers, dtype=np.int64)
     other = copy.copy(source)
     other.classes = classes
     labels = source.labels
