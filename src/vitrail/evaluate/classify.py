@@ -60,27 +60,13 @@ def classify(
         source, preparation, batch_size=batch_size, rank=rank, ranks=ranks, device=device, workers=workers
     )
     for batch in batches:
-        parts.append(tuple(part.cpu() for part in _judge(run(batch.images), batch.targets, sigmoid)))
+        answers = _judge(run(batch.images), batch.targets, sigmoid)
+        parts.append(tuple(part[: len(batch.ids)].cpu() for part in answers))
         if advance:
             advance(len(batch.ids))
-    rounds = -(-len(range(0, len(source), ranks)) // batch_size)
-    for _ in range(rounds - len(parts)):
-        # A share that is shorter by a batch: a network that lies in all processes needs this one once more.
-        parts.append(_no_answers(run, source, preparation, device, sigmoid))
-        if advance:
-            advance(0)
     columns = (torch.cat(group).numpy() for group in zip(*parts, strict=True))
     guesses, confidence, right, losses = (processes.gathered(column, len(source)) for column in columns)
     return Predictions(guesses, confidence, right, losses)
-
-
-def _no_answers(
-    run: Callable[[Tensor], Tensor], source: Source, preparation: Preparation, device: torch.device, sigmoid: bool
-) -> tuple[Tensor, ...]:
-    """Ask the network about a blank image and keep nothing of it."""
-    logits = run(torch.zeros(1, preparation.channels, *preparation.size, device=device))
-    targets = source.labels.targets(np.zeros(1, dtype=np.int64)).to(device)
-    return tuple(part[:0].cpu() for part in _judge(logits, targets, sigmoid))
 
 
 def _judge(logits: Tensor, targets: Tensor, sigmoid: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:

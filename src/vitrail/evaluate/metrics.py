@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,14 @@ class Metrics:
     """How many were counted."""
     accuracy: float
     """Share whose first guess is right."""
-    top5: float
-    """Share with a right one among five guesses, or among all classes where there are fewer."""
+    top5: float | None = None
+    """Share with a right one among five guesses, or among all classes where there are fewer; none of hidden patches."""
     loss: float
     """Mean cross-entropy."""
+
+    def record(self) -> dict[str, Any]:
+        """As it is written down: what it does not have is not there."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 def measure(predictions: Predictions) -> Metrics:

@@ -57,7 +57,7 @@ def _share(
         device=subject.device,
         workers=workers,
     ):
-        rows[done : done + len(batch.ids)] = run(batch.images).float().cpu().numpy()
+        rows[done : done + len(batch.ids)] = run(batch.images)[: len(batch.ids)].float().cpu().numpy()
         done += len(batch.ids)
         advance(len(batch.ids))
     return rows

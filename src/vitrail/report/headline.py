@@ -150,7 +150,7 @@ def _cards(story: Story) -> str:
         images = counted(best["images"], "held-out image") if is_number(best.get("images")) else "held-out images"
         cards.append((percent(best["accuracy"]), f"best on {images}, {where}"))
     if metrics is not None:
-        if len(record.classes) > _TOP and record.config.masking is None:
+        if len(record.classes) > _TOP and record.config.masking is None and metrics.top5 is not None:
             cards.append((percent(metrics.top5), f"{split_words(story)}, within five guesses{of_seed}"))
         cards.append((loss_words(metrics.loss, 3), f"{split_words(story)} loss{of_seed}"))
     seconds = whole.seconds if whole else story.done.get("seconds") if story.done else None

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vitrail.config import to_json
 from vitrail.data import Source
 from vitrail.evaluate import Metrics, Predictions, measure
 from vitrail.models import Classifier
@@ -57,7 +56,7 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
             "event": "done",
             "step": session.progress.step,
             "split": split if metrics else None,
-            "metrics": to_json(metrics),
+            "metrics": None if metrics is None else metrics.record(),
             "best": None if session.progress.best is None else vars(session.progress.best),
             "seconds": round(session.progress.seconds, 3),
         }

@@ -26,7 +26,7 @@ def keep_model(session: Session, folder: RunFolder, metrics: Metrics | None) -> 
 def recorded(config: RunConfig, metrics: Metrics) -> dict[str, Any]:
     """Numbers as they travel with a model: one that learnt without labels has no accuracy, but a share of its own."""
     if config.masking is None:
-        return finite(to_json(metrics))
+        return finite(metrics.record())
     return finite({"images": metrics.images, config.masking.guessed: metrics.accuracy, "loss": metrics.loss})
 
 

@@ -184,7 +184,7 @@ class Loop:
             is_best = session.progress.best is None or session.progress.best.is_beaten_by(found)
             if is_best:
                 session.progress = replace(session.progress, best=found)
-            self.log.write({"event": "evaluated", "step": step, **to_json(metrics), "is_best": is_best})
+            self.log.write({"event": "evaluated", "step": step, **metrics.record(), "is_best": is_best})
         else:
             is_best = is_last
         keeps_last = session.config.train.keep == "last" or held_out is None
@@ -230,7 +230,7 @@ class Loop:
         self.stopping.obey(self.processes)
 
     def _heard(self, _images: int) -> None:
-        """Several processes have images to measure in different numbers, and cannot agree in between."""
+        """Several processes read these images by themselves and then fail together: they do not agree in between."""
         if self.processes.ranks == 1:
             self.stopping.obey(self.processes)
 

@@ -110,7 +110,11 @@ def evaluation_batches(
     device: str | torch.device = "cpu",
     workers: int = 0,
 ) -> Iterator[Batch]:
-    """Every image of the source once, in its order, decoded by Pillow; the last batch is short."""
+    """Every image of the source once, in its order, decoded by Pillow; the last batch is short.
+
+    Of several processes each takes every n-th image, and all of them get equally many batches, because between two of
+    them they may wait for each other: a share that is shorter by a batch ends with a blank image that has no id.
+    """
     device = torch.device(device)
     preparation = replace(preparation, augment=None, leave_jpegs=False, augment_here=False)
     empty = Recycled().empty if device.type == "cpu" else None
@@ -127,8 +131,19 @@ def evaluation_batches(
             targets = _moved(_targets(taken), device)
             ids = np.concatenate([chunk.ids for chunk in taken])
             yield Batch(images, targets, ids, np.zeros_like(ids), step)
+        mine, longest = (-(-len(range(number, len(source), ranks)) // batch_size) for number in (rank, 0))
+        for step in range(mine, longest):
+            yield _blank(source, preparation, device, step)
 
     return _ahead(batches, device, workers)
+
+
+def _blank(source: Source, preparation: Preparation, device: torch.device, step: int) -> Batch:
+    """An image that is none: whoever asks a network about it keeps as many answers as there are ids."""
+    images = torch.zeros(1, preparation.channels, *preparation.size, device=device)
+    targets = _moved([source.labels.targets(np.zeros(1, dtype=np.int64))], device)
+    ids = np.zeros(0, dtype=np.int64)
+    return Batch(images, targets, ids, ids, step)
 
 
 def _chunks(
