@@ -216,6 +216,60 @@ def test_a_signal_to_the_launcher_saves_everything(tmp_path, number):
     assert "going on after step" in again.stdout
 
 
+def processes_in(folder: Path) -> list[int]:
+    """Those whose working folder it is, without any that have ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                is_ended = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+                if not is_ended and (entry / "cwd").readlink() == folder:
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def seconds_until_empty(folder: Path) -> float:
+    began = time.monotonic()
+    while processes_in(folder) and time.monotonic() - began < 60:
+        time.sleep(0.05)
+    left = processes_in(folder)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert not left
+    return time.monotonic() - began
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_a_launcher_that_is_killed_leaves_nobody(tmp_path, parallel):
+    words = [*VITRAIL, *LONG, "--parallel", parallel, "--processes", "2", "--workers", "1"]
+    process = started_far(words, tmp_path / "runs/run", tmp_path)
+    assert len(processes_in(tmp_path.resolve())) == 5
+    process.kill()
+    assert seconds_until_empty(tmp_path.resolve()) < 30
+    _, told = process.communicate(timeout=60)
+    assert "and everything is saved" in told
+    done = vitrail("train", "--resume", "runs/run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_of_the_launcher_ends_all_at_once(tmp_path):
+    """The first comes while one process is stopped, so that the others can only wait for it."""
+    process = started_far([*VITRAIL, *LONG, "--processes", "2"], tmp_path / "runs/run", tmp_path)
+    os.kill(children(process.pid)[1], signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert process.poll() is None
+    os.kill(children(process.pid)[1], signal.SIGCONT)
+    os.kill(children(process.pid)[0], signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=5) == 130
+    process.communicate()
+
+
 @pytest.mark.slow
 def test_torchrun_restarts_a_fine_tuning_in_the_middle_of_its_second_run(tmp_path):
     assert vitrail("train", "vit-digits", "--steps", "4", "--name", "base", cwd=tmp_path).returncode == 0

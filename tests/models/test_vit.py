@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,11 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional
 
 import vitrail
 from vitrail.config import VitConfig
 from vitrail.errors import Notice, UsageError
 from vitrail.models import VisionTransformer
+from vitrail.models.pooling import AttentionPooling
 from vitrail.zoo import ZOO
 
 SMALL = VitConfig(width=24, depth=3, num_heads=3, mlp_width=40, patch_size=(4, 4), image_size=(16, 16), num_classes=7)
@@ -168,6 +171,29 @@ def test_mean_pooling_has_no_class_token_and_reads_the_mean_after_the_norm() -> 
     assert model.class_token is None
     assert model.tokens(images).shape == (2, 16, 24)
     torch.testing.assert_close(model.features(images), model.tokens(images).mean(1))
+
+
+@pytest.mark.parametrize("keys", [17, 64, 576])
+def test_attention_pooling_takes_the_guarded_attention_and_nothing_else(keys, monkeypatch) -> None:
+    """On a GPU some numbers of keys need another kernel (decision 10); on a CPU it is torch's call, to the last bit."""
+    seen = []
+
+    def watched(q, k, v, bias, dropout):
+        seen.append((tuple(q.shape), tuple(k.shape), bias, dropout))
+        return functional.scaled_dot_product_attention(q, k, v)
+
+    torch.manual_seed(0)
+    pooling, tokens = AttentionPooling(SMALL), torch.randn(2, keys, SMALL.width)
+    wanted = pooling(tokens)
+    monkeypatch.setattr("vitrail.models.pooling.attend", watched)
+    assert torch.equal(pooling(tokens), wanted)
+    assert seen == [((2, 3, 1, 8), (2, 3, keys, 8), None, 0.0)]
+
+
+def test_no_network_of_ours_calls_the_fused_kernel_past_the_guard() -> None:
+    folder = Path(vitrail.__file__).parent
+    calling = [path.name for path in folder.rglob("*.py") if "scaled_dot_product_attention(" in path.read_text("utf-8")]
+    assert calling == ["attention.py"]
 
 
 def test_pre_logits_go_through_tanh() -> None:

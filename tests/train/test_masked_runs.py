@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.train.several import train_in
 from tests.train.test_resume import Crash, crash_at
 from tests.train.tiny_run import PLAIN, STRONG, assert_same_run, config, events, make_images, resumed, started, trained
 
 from vitrail import load_model
 from vitrail.config import MaskingConfig, OptimConfig, RunConfig, preset
 from vitrail.errors import UsageError
+from vitrail.evaluate import Metrics
 from vitrail.models.masked import build_masked
 from vitrail.report.hidden import read_hidden
+from vitrail.report.story import gather
+from vitrail.train.folder import RunFolder
 from vitrail.train.optimizer import learning
 from vitrail.train.start import adapted
 from vitrail.weights.load import read_checkpoint
@@ -91,6 +95,31 @@ def test_held_out_images_are_measured_with_the_same_patches_hidden_every_time(im
     session = started(masked(images, "colour", steps=2), tmp_path / "run")
     assert session.data.held_out is not None
     assert session.evaluate(session.data.held_out) == session.evaluate(session.data.held_out)
+
+
+def test_hidden_patches_have_one_guess_and_no_five(images, tmp_path) -> None:
+    folder = tmp_path / "run"
+    trained(started(masked(images, "colour", steps=6), folder), folder)
+    (done,) = events(folder, "done")
+    assert set(done["metrics"]) == {"images", "accuracy", "loss"}
+    assert all("top5" not in record for record in events(folder, "evaluated"))
+    assert gather(RunFolder(folder), None, None).metrics == Metrics(**done["metrics"])
+    # As it was written before: the share of the one guess, twice.
+    log = folder / "log.jsonl"
+    log.write_text(log.read_text().replace('"metrics": {', '"metrics": {"top5": 0.5, '))
+    assert gather(RunFolder(folder), None, None).metrics == Metrics(**done["metrics"], top5=0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("count", [1, 127, 129])
+def test_several_processes_measure_any_number_of_held_out_images(count, parallel, tmp_path) -> None:
+    """Of 129 images the first of two processes has a batch more than the second, of one image all."""
+    images = make_images(tmp_path / "images", per_class=count + 4, classes=("ant",))
+    settings = masked(images, "colour", batch_size=4, steps=4)
+    settings = replace(settings, data=replace(settings.data, held_out=count / (count + 4)))
+    train_in(2, tmp_path / "run", settings, parallel=parallel)
+    assert {event["images"] for event in events(tmp_path / "run", "evaluated")} == {count}
 
 
 def test_a_folder_without_class_folders_will_do(images, tmp_path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.train.test_faults_memory import shrink
 from tests.train.test_resume import Crash, crash_at
 from tests.train.tiny_run import CPU, STRONG, assert_same_run, config, events, resumed, started, trained
 
@@ -14,7 +15,7 @@ from vitrail.errors import UsageError
 from vitrail.models import build
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import RunFolder, read_run
-from vitrail.train.memory import first_micro_batch
+from vitrail.train.memory import OutOfMemory, first_micro_batch
 from vitrail.train.optimizer import build_optimizer, learning
 from vitrail.train.start import first_model
 
@@ -112,6 +113,20 @@ def test_what_needs_our_blocks_is_refused(images, tmp_path) -> None:
         started(
             replace(peer_run(images, steps=2), train=replace(peer_run(images).train, batch_size=1)), tmp_path / "one"
         )
+
+
+def test_memory_that_runs_out_leaves_two_images_for_a_batch_norm(images, tmp_path) -> None:
+    """At 32 pixels the last ones of resnet18 see a single cell, of which one image has no variance."""
+    plain = replace(peer_run(images, RESNET, steps=2), augment=config(images).augment)
+    session = started(plain, tmp_path / "run")
+    shrink(session, fits=1)
+    with pytest.raises(OutOfMemory, match="memory ran out with 2 images at a time"):
+        trained(session, tmp_path / "run")
+    assert [event["micro_batch"] for event in events(tmp_path / "run", "micro_batch")] == [2]
+    session = resumed(tmp_path / "run")
+    shrink(session, fits=2)
+    trained(session, tmp_path / "run")
+    assert [event["step"] for event in events(tmp_path / "run", "train")] == [1, 2]
 
 
 def test_as_many_images_at_a_time_as_its_activations_leave_room_for(images, monkeypatch) -> None:

@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,14 @@ from typing import Any
 
 from vitrail.errors import UsageError, notice
 from vitrail.runtime.cores import usable_cores
+from vitrail.runtime.watch import INTERRUPTED, Ear, Interruptions
 
 _MARK = ".launch"
 # Seconds that processes have to save and end when they are asked to.
 _PATIENCE = 300
 _STOPPED = 75
+# Seconds within which a signal that came twice is one.
+_TOGETHER = 0.5
 
 
 def split_processes(words: Sequence[str]) -> tuple[int | None, list[str]]:
@@ -69,6 +73,7 @@ def launch(verb: str, words: Sequence[str], processes: int) -> None:
         max_restarts=0,
         **_patience(LaunchConfig),
     )
+    threading.Thread(target=_end_when_asked_twice, args=(Ear(),), name="vitrail launch", daemon=True).start()
     try:
         elastic_launch(config, sys.executable)("-m", "vitrail", verb, *words)
     except ChildFailedError as error:
@@ -78,6 +83,15 @@ def launch(verb: str, words: Sequence[str], processes: int) -> None:
         raise Elsewhere(failure.exitcode if failure.exitcode > 0 else LostProcess.exit_code) from None
     except SignalException:
         raise Elsewhere(_STOPPED) from None
+
+
+def _end_when_asked_twice(ear: Ear) -> None:
+    """The first Ctrl-C goes to all processes, which save; after a second this one ends, and they end with it."""
+    interruptions = Interruptions(_TOGETHER)
+    while not interruptions.is_second(ear.heard(1.0)):
+        pass
+    print("stopped", file=sys.stderr, flush=True)
+    os._exit(INTERRUPTED)
 
 
 def _patience(config: type) -> dict[str, Any]:

@@ -56,6 +56,20 @@ _PARALLEL = ("train", "finetune", "transfer", "evaluate", "fewshot", "knn", "pro
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `vitrail VERB ...`; returns the exit code."""
+    if processes_started() > 1:
+        from vitrail.runtime.watch import end_with_launcher
+
+        end_with_launcher()
+    code = _main(arguments)
+    processes = sys.modules.get("vitrail.runtime.processes")
+    if processes is not None and processes.is_left_waiting():
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    return code
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Some outputs take few letters: a name that is none of them is escaped, and not the end.

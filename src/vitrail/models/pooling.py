@@ -3,9 +3,9 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 
 from vitrail.config import VitConfig
+from vitrail.models.attention import attend
 from vitrail.models.initialise import start_projections
 from vitrail.models.mlp import Mlp
 
@@ -29,5 +29,5 @@ class AttentionPooling(nn.Module):
     def forward(self, tokens: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch dim"]:
         q = self.query(self.probe).expand(tokens.shape[0], -1, -1).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         k, v = self.key_value(tokens).unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        x = self.output(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        x = self.output(attend(q, k, v, None, 0.0).transpose(1, 2).flatten(2))
         return (x + self.mlp(self.norm(x))).squeeze(1)

@@ -2,7 +2,8 @@
 
 `torchrun` starts them and torch.distributed joins them. Numbers of the network travel between devices (nccl on GPUs);
 what the processes have to agree on besides goes through a second group on CPUs, which never waits for a GPU and
-notices at once when a process is gone. Everything is sent as numbers or JSON, never as pickles.
+notices at once when a process is gone. Everything is sent as numbers or JSON, never as pickles. A wait for others is
+cut into short ones, so that signals are heard in between, and is watched (`runtime/watch.py`).
 """
 
 import json
@@ -10,8 +11,8 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -26,15 +27,18 @@ from torch.distributed.rendezvous import rendezvous
 
 from vitrail.errors import UsageError, VitrailError
 from vitrail.runtime.out_of_memory import is_out_of_memory
+from vitrail.runtime.watch import Heart, Watch, stacks, standstill_words
 
 Value = TypeVar("Value")
 
-# One process indexes very many images or writes a large checkpoint while the others wait; a process that died is
-# noticed without this.
+# One process indexes very many images or writes a large checkpoint while the others wait. A process that died is
+# noticed without this, and processes that all wait are noticed by the watch.
 _PATIENCE = timedelta(days=1)
+_SLICE = timedelta(seconds=0.2)
 _SECONDS_TO_VANISH = 3.0
 _PLACE_BYTES = 512
 _has_joined = False
+_is_left_waiting = False
 _SECONDS_TO_MEET = 0.05
 _SIGNS_OF_A_LOSS = ("connection closed by peer", "connection reset", "gloo", "nccl", "broken pipe")
 _SIGNS_OF_SILENCE = ("timed out", "timeout")
@@ -48,6 +52,16 @@ class LostProcess(VitrailError):
     def __init__(self, came: str, *, fix: str = "", gone: tuple[int, ...] = ()) -> None:
         super().__init__(came, fix=fix)
         self.gone = gone
+
+
+class Standstill(LostProcess):
+    """All processes of the run wait for each other; each of them knows it."""
+
+    is_shared = True
+
+    def __init__(self, hearts: Sequence[Heart], *, fix: str = "") -> None:
+        super().__init__(standstill_words(hearts), fix=fix)
+        self.hearts, self.stacks = hearts, stacks(hearts)
 
 
 class Elsewhere(VitrailError):
@@ -70,6 +84,8 @@ class Processes:
     """The group on CPUs; none for a process alone."""
     places: tuple[tuple[str, int], ...] = ()
     """Machine and process id of each rank."""
+    watch: Watch | None = None
+    """Notices when all wait for each other."""
 
     @property
     def is_first(self) -> bool:
@@ -81,8 +97,8 @@ class Processes:
         if self.control is None:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
-        with self.noticing():
-            dist.all_reduce(numbers, dist.ReduceOp.MAX, group=self.control)
+        group = self.control
+        self._all("agree", lambda: dist.all_reduce(numbers, dist.ReduceOp.MAX, group=group, async_op=True))
         return numbers.tolist()
 
     def told(self, value: Value) -> Value:
@@ -91,12 +107,11 @@ class Processes:
             return value
         text = json.dumps(value if self.is_first else None).encode()
         size = torch.tensor(len(text))
-        with self.noticing():
-            dist.broadcast(size, 0, group=self.control)
-            letters = torch.zeros(int(size), dtype=torch.uint8)
-            if self.is_first:
-                letters.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-            dist.broadcast(letters, 0, group=self.control)
+        self._all("told", lambda: dist.broadcast(size, 0, group=self.control, async_op=True))
+        letters = torch.zeros(int(size), dtype=torch.uint8)
+        if self.is_first:
+            letters.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
+        self._all("told", lambda: dist.broadcast(letters, 0, group=self.control, async_op=True))
         return json.loads(letters.numpy().tobytes())
 
     def first_says(self, make: Callable[[], Value]) -> Value:
@@ -113,8 +128,7 @@ class Processes:
         padded = torch.zeros(share, *part.shape[1:], dtype=torch.from_numpy(part).dtype)
         padded[: len(part)] = torch.from_numpy(part)
         parts = [torch.empty_like(padded) for _ in range(self.ranks)]
-        with self.noticing():
-            dist.all_gather(parts, padded, group=self.control)
+        self._all("gathered", lambda: dist.all_gather(parts, padded, group=self.control, async_op=True))
         return torch.stack(parts, dim=1).flatten(0, 1)[:length].numpy()
 
     def wait(self) -> None:
@@ -154,6 +168,10 @@ class Processes:
         is_loss = isinstance(error, RuntimeError) and any(sign in text for sign in _SIGNS_OF_A_LOSS)
         if self.control is None or is_out_of_memory(error) or not (is_loss or isinstance(error, dist.DistError)):
             return None
+        if self.watch is not None:
+            self.watch.look_again()
+            if self.watch.standstill is not None:
+                return Standstill(self.watch.standstill)
         if any(sign in text for sign in _SIGNS_OF_SILENCE):
             return LostProcess(f"one of the {self.ranks} processes did not answer in time")
         gone = self._gone()
@@ -173,6 +191,23 @@ class Processes:
             if (lost := self.lost(error)) is not None:
                 raise lost from None
             raise
+
+    def _all(self, what: str, begin: Callable[[], Any]) -> None:
+        """Until every process has come to it, unless a signal or a standstill ends the wait."""
+        work, watch = None, self.watch
+        with self.noticing(), nullcontext() if watch is None else watch.waiting(what):
+            try:
+                work = begin()
+                while not work.is_completed():
+                    if watch is not None and watch.standstill is not None and watch.has_given_up():
+                        raise Standstill(watch.standstill)
+                    # That the time is up is no error; any other is raised below.
+                    with suppress(RuntimeError):
+                        work.wait(_SLICE)
+                work.wait()
+            finally:
+                global _is_left_waiting
+                _is_left_waiting |= work is not None and not work.is_completed()
 
     def _codes(self, mine: int) -> list[int]:
         codes = [0.0] * self.ranks
@@ -203,6 +238,11 @@ def has_joined() -> bool:
     return _has_joined
 
 
+def is_left_waiting() -> bool:
+    """Whether a wait was given up: gloo goes on with it in a thread, for which the end of Python would wait."""
+    return _is_left_waiting
+
+
 @contextmanager
 def joined(device: torch.device) -> Iterator[Processes]:
     """The processes that were started with this one, for as long as this lasts; a process alone without torchrun."""
@@ -221,20 +261,25 @@ def joined(device: torch.device) -> Iterator[Processes]:
     global _has_joined
     _has_joined = True
     control = dist.new_group(backend="gloo", timeout=_PATIENCE)
-    places = _places(ranks, control)
-    local = sum(machine == _machine() for machine, _ in places)
+    # A line of its own: torch may hold the other one while it waits there.
+    watch = Watch(fresh.clone(), rank, ranks)
     try:
-        yield Processes(rank=rank, ranks=ranks, local_ranks=local, control=control, places=places)
+        places = _places(ranks, control)
+        watch.start()
+        local = sum(machine == _machine() for machine, _ in places)
+        yield Processes(rank=rank, ranks=ranks, local_ranks=local, control=control, places=places, watch=watch)
     except BaseException:
         # The others may be gone: gloo lets go of them at once, nccl has to be told not to wait.
-        dist.destroy_process_group(control)
         with suppress(Exception):
             if device.type == "cuda":
                 _abort_process_group()
-            else:
+            elif not _is_left_waiting:
                 dist.destroy_process_group()
         raise
-    dist.destroy_process_group()
+    else:
+        dist.destroy_process_group()
+    finally:
+        watch.close()
 
 
 def meeting(store: Store, rank: int, ranks: int, patience: timedelta = timedelta(minutes=10)) -> str:

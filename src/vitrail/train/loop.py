@@ -21,7 +21,7 @@ from vitrail.train.folder import RunFolder
 from vitrail.train.keep import keep_model
 from vitrail.train.length import epoch_of, evaluation_interval, is_milestone, micro_batch, total_steps
 from vitrail.train.log import Log, Record
-from vitrail.train.memory import OutOfMemory
+from vitrail.train.memory import OutOfMemory, smallest_piece
 from vitrail.train.newest import newest_of_all
 from vitrail.train.pace import Pace
 from vitrail.train.progress import Best
@@ -307,16 +307,17 @@ class Loop:
     def _halve(self, reason: str) -> None:
         """Memory ran out: half as many images at a time, the same batch, and the step again from its beginning."""
         session, train = self.session, self.session.config.train
-        smallest = 2 if session.config.augment.is_mixing else 1
+        smallest = smallest_piece(session.config)
         before = session.progress.micro_batch
         if not session.spread.is_alone:
             if session.device.type != "cuda":
                 self._save_alone()
             each = -(-before // self.processes.ranks)
+            fewer = f"To go on with fewer: {self.folder.resume_command} --micro-batch {each // 2}"
             raise OutOfMemory(
-                f"memory ran out in process {self.processes.rank} with {each} images at a time "
+                f"memory ran out in process {self.processes.rank} with {each} image{'s' if each > 1 else ''} at a time "
                 f"({reason.splitlines()[0]})",
-                fix=f"To go on with fewer: {self.folder.resume_command} --micro-batch {max(each // 2, smallest)}",
+                fix=fewer if each // 2 >= smallest else "Use a smaller --image-size or network, or more processes.",
             )
         session.step.clear()
         self._write_log()

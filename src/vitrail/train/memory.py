@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from vitrail.config import ModelConfig, PeerConfig, TrainConfig, VitConfig
+from vitrail.config import ModelConfig, PeerConfig, RunConfig, TrainConfig, VitConfig
 from vitrail.errors import UsageError, VitrailError
 from vitrail.models import PeerNetwork, bit, resnet
 from vitrail.models.block import Block
@@ -25,6 +25,12 @@ class OutOfMemory(VitrailError):
     """Not even the smallest piece of a batch fits."""
 
     exit_code = 6
+
+
+def smallest_piece(config: RunConfig) -> int:
+    """Images that a piece of a batch needs in each process."""
+    # A network of another package may have a BatchNorm over a single cell, which learns nothing from one image.
+    return 2 if config.augment.is_mixing or isinstance(config.model, PeerConfig) else 1
 
 
 def first_micro_batch(

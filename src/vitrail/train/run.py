@@ -5,7 +5,7 @@ from dataclasses import replace
 from vitrail.errors import DiskError, UsageError, notice
 from vitrail.runtime.atomic import recover
 from vitrail.runtime.lock import MovedFolder
-from vitrail.runtime.processes import LostProcess
+from vitrail.runtime.processes import LostProcess, Standstill
 from vitrail.runtime.threads import in_threads, own_threads
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.finish import Outcome, finish
@@ -57,10 +57,22 @@ def run(session: Session, folder: RunFolder, watcher: Watcher) -> Outcome:
                 "stopped while the finished model was being measured",
                 fix=f"To go on: {folder.resume_command}",
             ) from None
+        except Standstill as found:
+            raise _written(found, session, folder) from None
         except LostProcess as lost:
             raise LostProcess(lost.came, gone=lost.gone, fix=f"To go on: {folder.resume_command}") from None
         finally:
             log.close()
+
+
+def _written(found: Standstill, session: Session, folder: RunFolder) -> Standstill:
+    """A standstill with what each process was doing in `standstill.txt`: it is a fault of ours, and that finds it."""
+    path = folder.path / "standstill.txt"
+    if session.processes.is_first:
+        path.write_text(f"{found}\n\n{found.stacks}", encoding="utf-8")
+    return Standstill(
+        found.hearts, fix=f"{path} has more for a report of this fault. To go on: {folder.resume_command}"
+    )
 
 
 def _tell_move(session: Session, watcher: Watcher) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from vitrail.config import PeerConfig, RunConfig, VitConfig, from_json, to_json
+from vitrail.config import RunConfig, VitConfig, from_json, to_json
 from vitrail.errors import UsageError, VitrailError
 from vitrail.models import Classifier, build
 from vitrail.models.empty import empty
@@ -30,7 +30,7 @@ from vitrail.train.folder import (
     write_record,
 )
 from vitrail.train.length import micro_batch, total_steps
-from vitrail.train.memory import first_micro_batch
+from vitrail.train.memory import first_micro_batch, smallest_piece
 from vitrail.train.moved import beside
 from vitrail.train.newest import newest_of_all
 from vitrail.train.objective import Objective
@@ -263,22 +263,16 @@ def _settle_pieces(session: Session, processes_then: int, asked: int | None) -> 
     if now == then and asked is None:
         return
     wanted = asked or progress.each or -(-progress.micro_batch // then)
-    size = micro_batch(wanted * now, session.config.train.batch_size, _smallest(session.config) * now)
+    size = micro_batch(wanted * now, session.config.train.batch_size, smallest_piece(session.config) * now)
     if (size, now) != (progress.micro_batch, then):
         event = {"event": "processes", "step": progress.step, "from": then, "processes": now, "micro_batch": size}
         session.progress = progress.with_event(event, micro_batch=size, each=wanted)
 
 
 def _first_progress(config: RunConfig, data: RunData, device: torch.device, processes: Processes) -> Progress:
-    size = first_micro_batch(config.model, config.train, device, _smallest(config), processes.ranks)
+    size = first_micro_batch(config.model, config.train, device, smallest_piece(config), processes.ranks)
     each = config.train.micro_batch or -(-size // processes.ranks)
     return Progress(steps=total_steps(config.train, len(data.train)), micro_batch=size, each=each)
-
-
-def _smallest(config: RunConfig) -> int:
-    """Images that a piece of a batch needs in each process."""
-    # A network of another package may have a BatchNorm over a single cell, which learns nothing from one image.
-    return 2 if config.augment.is_mixing or isinstance(config.model, PeerConfig) else 1
 
 
 def _processes(placement: Placement | None) -> Processes:

@@ -10,8 +10,7 @@ from types import FrameType
 
 from vitrail.errors import VitrailError
 from vitrail.runtime.processes import Processes
-
-_ECHO_SECONDS = 2.0
+from vitrail.runtime.watch import ECHO_SECONDS
 
 
 class Stopped(VitrailError):
@@ -93,4 +92,4 @@ class Stopping:
 
     def _is_echo(self) -> bool:
         """Of several processes each hears one Ctrl-C twice: from the terminal and from the launcher."""
-        return not self._is_alone and time.monotonic() - self._asked_at < _ECHO_SECONDS
+        return not self._is_alone and time.monotonic() - self._asked_at < ECHO_SECONDS

@@ -188,10 +188,27 @@ def test_an_evaluation_over_ranks(ranks):
     seen: list[int] = []
     for rank in range(ranks):
         for batch in evaluation_batches(source, prepared(size=(8, 8)), batch_size=4, rank=rank, ranks=ranks):
-            assert torch.equal(batch.images, whole.images[batch.ids])
-            assert torch.equal(batch.targets, whole.targets[batch.ids])
+            assert torch.equal(batch.images[: len(batch.ids)], whole.images[batch.ids])
+            assert torch.equal(batch.targets[: len(batch.ids)], whole.targets[batch.ids])
             seen += batch.ids.tolist()
     assert sorted(seen) == list(range(23))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(("images", "ranks"), [(1, 2), (1, 3), (127, 2), (129, 2), (128, 2), (130, 3)])
+def test_every_rank_gets_equally_many_batches(images, ranks, workers):
+    """Between two batches processes may wait for each other."""
+    if workers and images != 129:
+        pytest.skip("one with workers will do")
+    source, sizes = make_arrays(images), []
+    for rank in range(ranks):
+        how = {"batch_size": 64, "rank": rank, "ranks": ranks, "workers": workers}
+        batches = list(evaluation_batches(source, prepared(size=(8, 8)), **how))
+        sizes.append([len(batch.ids) for batch in batches])
+        assert all(len(batch.images) == len(batch.targets) == max(len(batch.ids), 1) for batch in batches)
+        assert [batch.step for batch in batches] == list(range(len(batches)))
+    assert len({len(counts) for counts in sizes}) == 1
+    assert sum(map(sum, sizes)) == images
 
 
 def test_an_evaluation_ignores_what_is_for_training():

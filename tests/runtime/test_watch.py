@@ -1,0 +1,172 @@
+"""Processes that wait for each other are noticed, those that work are not; signals are heard in any wait."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from tests.train.several import Group
+from tests.train.tiny_run import start_own_forkserver
+
+from vitrail.runtime import watch as watch_module
+from vitrail.runtime.processes import Processes
+from vitrail.runtime.watch import PATIENCE, Heart, Interruptions, is_standstill, stacks, standstill_words
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_forkserver() -> None:
+    start_own_forkserver()
+
+
+def heart(place: str | None, seconds: float = 200.0, beat: int = 7) -> Heart:
+    return Heart(beat=beat, place=place, seconds=seconds, at=f"in {place}", stack=f"stack of {place}", is_asked=False)
+
+
+def later(hearts: list[Heart]) -> list[Heart]:
+    return [replace(one, beat=one.beat + 1, seconds=one.seconds + 1) for one in hearts]
+
+
+def test_a_standstill_is_when_all_wait_at_different_places() -> None:
+    stuck = [heart("agree"), heart("gathered"), heart("agree")]
+    assert is_standstill(stuck, later(stuck), 180)
+    assert not is_standstill(stuck, later(stuck), 300), "not for long enough"
+    assert not is_standstill(stuck, stuck, 180), "nobody has told anything since"
+    working = [heart("agree"), heart(None), heart("agree")]
+    assert not is_standstill(working, later(working), 180), "one of them works"
+    assert not is_standstill(working, later(stuck), 180), "one of them worked a moment ago"
+    moving = [heart("agree"), heart("agree"), heart("agree")]
+    assert not is_standstill(moving, later(moving), 180), "something large is on its way"
+
+
+def test_processes_at_the_same_place_are_named_together() -> None:
+    hearts = [heart("agree"), heart("gathered"), *[heart("agree")] * 12]
+    told = standstill_words(hearts)
+    assert "the 14 processes" in told
+    assert "processes 0, 2, 3, 4, 5, 6, 7, 8 and 5 more for 200 s in agree" in told
+    assert "process 1 for 200 s in gathered" in told
+    assert stacks(hearts[:2]) == "process 0: in agree\nstack of agree\nprocess 1: in gathered\nstack of gathered"
+
+
+def test_a_second_interrupt_is_told_from_an_echo(monkeypatch) -> None:
+    clock = iter([10.0, 11.0, 13.0])
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: next(clock))
+    heard = Interruptions(2.0)
+    numbers = [bytes([signal.SIGTERM]), bytes([signal.SIGINT]), b"", bytes([signal.SIGINT]), bytes([signal.SIGINT])]
+    assert [heard.is_second(number) for number in numbers] == [False, False, False, False, True]
+
+
+def _agree_and_gather(processes: Processes, _connection: Connection) -> None:
+    os.environ[PATIENCE] = "1.5"
+    if processes.rank == 0:
+        processes.agree(1)
+    processes.gathered(np.arange(1), 2)
+
+
+def _network_and_agree(processes: Processes, _connection: Connection) -> None:
+    """The first waits inside of torch, as for weights that lie in parts."""
+    os.environ[PATIENCE] = "1.5"
+    if processes.rank == 0:
+        with processes.noticing():
+            dist.barrier()
+    processes.wait()
+
+
+@pytest.mark.parametrize("work", [_agree_and_gather, pytest.param(_network_and_agree, marks=pytest.mark.slow)])
+def test_processes_that_wait_for_each_other_end_and_say_where(work) -> None:
+    group, began = Group(2, work), time.monotonic()
+    words = group.words()
+    assert [kind for kind, _ in words] == ["Standstill"] * 2
+    for _, told in words:
+        assert "process 0 for" in told and "process 1 for" in told
+        assert "in gathered" in told or "in agree" in told
+    assert [process.exitcode for process in group.processes] == [7, 7]
+    assert time.monotonic() - began < 60
+
+
+def _one_works(processes: Processes, _connection: Connection) -> None:
+    """Longer than the others have patience, once asleep as at a slow disk and once computing."""
+    os.environ[PATIENCE] = "1"
+    if processes.rank == 0:
+        time.sleep(4)
+    processes.wait()
+    until = time.monotonic() + 3
+    while processes.rank == 1 and time.monotonic() < until:
+        torch.ones(64, 64, requires_grad=True).sum().backward()
+    processes.wait()
+
+
+@pytest.mark.slow
+def test_a_process_that_works_is_waited_for() -> None:
+    assert Group(2, _one_works).words() == [("ended", "")] * 2
+
+
+def _each_waits_inside_of_torch(processes: Processes, connection: Connection) -> None:
+    os.environ[PATIENCE] = "1.5"
+    watch_module._SECONDS_AFTER_STANDSTILL = 1.0
+    connection.send(("waits", ""))
+    with processes.noticing():
+        if processes.rank == 0:
+            dist.recv(torch.zeros(1), src=1)
+        dist.recv(torch.zeros(1), src=0)
+
+
+@pytest.mark.slow
+def test_processes_that_cannot_be_told_are_ended() -> None:
+    group = Group(2, _each_waits_inside_of_torch)
+    # One is ended by its watch, and the other may notice that by itself.
+    assert {kind for kind, _ in group.words()} <= {"waits", "Standstill"}
+    assert [process.exitcode for process in group.processes] == [7, 7]
+
+
+def _interrupted(processes: Processes, connection: Connection) -> None:
+    connection.send(("waits", ""))
+    if processes.rank == 0:
+        try:
+            processes.wait()
+        except KeyboardInterrupt:
+            connection.send(("heard", ""))
+            return
+    time.sleep(60)
+
+
+def test_a_signal_is_heard_in_a_wait_for_others() -> None:
+    group = Group(2, _interrupted)
+    assert group.connections[0].recv() == group.connections[1].recv() == ("waits", "")
+    try:
+        # By then it waits, with a signal or without.
+        time.sleep(1)
+        os.kill(group.processes[0].pid, signal.SIGINT)
+        assert group.connections[0].poll(10)
+        assert group.connections[0].recv() == ("heard", "")
+    finally:
+        for process in group.processes:
+            process.kill()
+            process.join()
+
+
+def _interrupted_inside_of_torch(processes: Processes, connection: Connection) -> None:
+    assert processes.watch is not None
+    processes.watch._interruptions = Interruptions(0.2)
+    connection.send(("waits", ""))
+    dist.recv(torch.zeros(1), src=1 - processes.rank)
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_even_who_waits_inside_of_torch() -> None:
+    group = Group(2, _interrupted_inside_of_torch)
+    assert [connection.recv() for connection in group.connections] == [("waits", "")] * 2
+    time.sleep(1)
+    for pause in (0.6, 0.0):
+        for process in group.processes:
+            os.kill(process.pid, signal.SIGINT)
+        time.sleep(pause)
+    sent = time.monotonic()
+    for process in group.processes:
+        process.join(20)
+    assert [process.exitcode for process in group.processes] == [130, 130]
+    assert time.monotonic() - sent < 5
