@@ -257,17 +257,25 @@ def test_a_launcher_that_is_killed_leaves_nobody(tmp_path, parallel):
 
 @pytest.mark.slow
 def test_a_second_interrupt_of_the_launcher_ends_all_at_once(tmp_path):
-    """The first comes while one process is stopped, so that the others can only wait for it."""
+    """One process is stopped, so that the other can only wait for it."""
     process = started_far([*VITRAIL, *LONG, "--processes", "2"], tmp_path / "runs/run", tmp_path)
-    os.kill(children(process.pid)[1], signal.SIGSTOP)
-    process.send_signal(signal.SIGINT)
-    time.sleep(1)
-    assert process.poll() is None
-    os.kill(children(process.pid)[1], signal.SIGCONT)
-    os.kill(children(process.pid)[0], signal.SIGSTOP)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=5) == 130
-    process.communicate()
+    first, second = children(process.pid)
+    os.kill(second, signal.SIGSTOP)
+    try:
+        process.send_signal(signal.SIGINT)
+        time.sleep(1)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=5) == 130
+        for _ in range(50):
+            time.sleep(0.1)
+            if first not in processes_in(tmp_path.resolve()):
+                break
+        assert processes_in(tmp_path.resolve()) == [second]
+    finally:
+        os.kill(second, signal.SIGCONT)
+        assert seconds_until_empty(tmp_path.resolve()) < 30
+    process.communicate(timeout=60)
 
 
 @pytest.mark.slow
