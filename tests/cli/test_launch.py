@@ -96,8 +96,8 @@ def test_a_mistake_is_told_once(tmp_path):
     again = vitrail("train", "vit-digits", "--name", "two", "--processes", "2", cwd=tmp_path)
     assert again.returncode == 2
     assert again.stderr.splitlines() == [
-        "error: runs/two: there is a run already. Go on with it (vitrail train --resume runs/two), or choose another "
-        "--name."
+        "error: runs/two: there is a run already. Go on with it (vitrail train --resume runs/two --processes 2), or "
+        "choose another --name."
     ]
 
 

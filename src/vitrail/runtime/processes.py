@@ -8,6 +8,7 @@ cut into short ones, so that signals are heard in between, and is watched (`runt
 
 import json
 import os
+import signal
 import socket
 import time
 import uuid
@@ -269,6 +270,9 @@ def joined(device: torch.device) -> Iterator[Processes]:
         local = sum(machine == _machine() for machine, _ in places)
         yield Processes(rank=rank, ranks=ranks, local_ranks=local, control=control, places=places, watch=watch)
     except BaseException:
+        # A launcher sends SIGTERM to the rest once one has ended; why this one does has to be told first.
+        with suppress(ValueError):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         # The others may be gone: gloo lets go of them at once, nccl has to be told not to wait.
         with suppress(Exception):
             if device.type == "cuda":

@@ -97,6 +97,10 @@ class Ear:
         ready, _, _ = select.select([self._ends[0]], [], [], seconds)
         return os.read(self._ends[0], 64) if ready else b""
 
+    def wake(self) -> None:
+        """Let whoever listens look around."""
+        os.write(self._ends[1], b"\0")
+
     def close(self) -> None:
         """Give back what was there before."""
         self._is_open = False
@@ -153,7 +157,10 @@ class Watch:
     def close(self) -> None:
         """There is nobody to wait for any more."""
         self._stopped.set()
-        self._thread.join(timeout=2)
+        if self._ear is not None:
+            self._ear.wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
         if self._ear is not None and not self._thread.is_alive():
             self._ear.close()
 
