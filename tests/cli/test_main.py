@@ -62,9 +62,7 @@ def test_an_unknown_verb_is_an_error_with_a_suggestion(capsys, word: str, messag
     assert printed.out == ""
 
 
-@pytest.mark.parametrize(
-    "words", [["list", "nothing"], ["list", "--jsn"], ["info"], ["info", "vit-test", "--image-size", "big"]]
-)
+@pytest.mark.parametrize("words", [["list", "nothing"], ["list", "--jsn"], ["info"]])
 def test_wrong_arguments_end_with_code_2(capsys, monkeypatch, words: list[str]):
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as stopped:
@@ -74,6 +72,13 @@ def test_wrong_arguments_end_with_code_2(capsys, monkeypatch, words: list[str]):
     assert printed.out == ""
     assert f"vitrail {words[0]} --help" in printed.err
     assert "Traceback" not in printed.err
+
+
+def test_a_value_of_a_wrong_kind_is_told_in_words(capsys):
+    assert main(["info", "vit-test", "--image-size", "big"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "--image-size is 'big'; wanted a whole number or 2 whole numbers" in printed.err
 
 
 @pytest.mark.parametrize(("kind", "code"), [(UsageError, 2), (DataError, 3), (DiskError, 5)])

@@ -12,6 +12,7 @@ import vitrail
 from vitrail.cli import main
 from vitrail.cli.main import VERBS
 from vitrail.config import preset
+from vitrail.errors import Notice
 from vitrail.weights import read_checkpoint
 from vitrail.weights.hub import push
 from vitrail.zoo import ZOO
@@ -124,7 +125,8 @@ def test_the_zoo_fills_in_the_preprocessing(hub: Hub, capsys, tmp_path) -> None:
 def test_a_hugging_face_repository(hub: Hub, capsys, tmp_path) -> None:
     theirs = vitrail.create_model("vit-ti16", num_classes=3, image_size=32, depth=1, pre_logits=None, gelu="erf")
     theirs.preprocessing = preset("google")
-    vitrail.save_model(theirs, tmp_path / "theirs", layout="huggingface")
+    with pytest.warns(Notice, match="processors smooth images"):
+        vitrail.save_model(theirs, tmp_path / "theirs", layout="huggingface")
     hub.add(REPO, tmp_path / "theirs")
     pulled(capsys, f"hf-hub:{REPO}", tmp_path / "model")
     ours = vitrail.load_model(tmp_path / "model").eval()

@@ -41,7 +41,7 @@ def test_others_are_not(accuracies, has_test, recwarn) -> None:
 
 
 def test_a_last_student_that_is_worse_than_the_first_teacher(capsys) -> None:
-    plan = SimpleNamespace(rounds=2)
+    plan = SimpleNamespace(rounds=2, config=SimpleNamespace(model=None))
     with pytest.warns(Notice, match="The last student is worse than the first teacher, runs/first: 70.00 %"):
         say_result(plan, result(0.8, 0.6, 0.7), FOLDER)
     assert "round 2" in capsys.readouterr().out

@@ -142,6 +142,7 @@ def test_plain_names_are_fine_and_long_ones_are_told() -> None:
         (["train", "--train.epochs", "1", "x", "--lr", "3"], "INT INT", "'1 x'; wanted 2 whole numbers."),
         (["train", "--epochs", "x"], "[FLOAT [FLOAT ...]]", "wanted numbers."),
         (["train", "--epochs", "x"], "{a,b}", "wanted a or b."),
+        (["train", "--epochs", "x"], "{None}|INT|{INT INT}", "wanted a whole number or 2 whole numbers or None."),
         (["train"], "PATH", "--train.epochs has a value that cannot be read; wanted a path."),
     ],
 )

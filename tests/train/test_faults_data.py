@@ -140,10 +140,11 @@ def test_an_image_that_another_takes_the_place_of_is_noticed(how, workers, own_i
 
     def replace_all(record) -> None:
         if record["step"] == 8:
-            for path in own_images.rglob("*.png"):
+            for number, path in enumerate(sorted(own_images.rglob("*.png"))):
                 side = 12 if how == "the same size" else 16
                 size = path.stat().st_size
-                Image.fromarray(np.full((side, side, 3), 77, np.uint8)).save(path)
+                # No two alike, which would be copies of each other.
+                Image.fromarray(np.full((side, side, 3), 5 * number, np.uint8)).save(path)
                 if how == "the same size":
                     with path.open("ab") as file:
                         file.write(bytes(max(size - path.stat().st_size, 0)))

@@ -267,7 +267,7 @@ def test_a_wrapper_around_one_process_changes_nothing(tmp_path, alone_in_a_group
     advance(wrapped, 1)
     wrapped.load(saved)
     assert all(torch.equal(before[name], value) for name, value in copied(wrapped).items())
-    assert wrapped.evaluate(wrapped.data.held_out).losses.shape == (len(wrapped.data.held_out),)
+    assert wrapped.evaluate(wrapped.data.held_out).images == len(wrapped.data.held_out)
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])

@@ -240,6 +240,9 @@ def test_several_commands_at_once_lose_no_task(tmp_path: Path):
 def test_who_waits_too_long_is_told(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(vtab_folder, "_PATIENCE", 0.0)
     folder = VtabFolder(tmp_path / "v")
-    with alone(folder), pytest.raises(UsageError, match=r"another command is writing .*v\. Wait for it"):
+    with (
+        alone(folder),
+        pytest.raises(UsageError, match=r"another command is writing .*v \(this .*\)\. Wait"),
+    ):
         begin_vtab(folder, asked("dtd"))
     assert not folder.path.exists()

@@ -11,7 +11,8 @@ import socket
 import sys
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,9 @@ def launch(verb: str, words: Sequence[str], processes: int) -> None:
         max_restarts=0,
         **_patience(LaunchConfig),
     )
-    threading.Thread(target=_end_when_asked_twice, args=(Ear(),), name="vitrail launch", daemon=True).start()
     try:
-        elastic_launch(config, sys.executable)("-m", "vitrail", verb, *words)
+        with _ending_when_asked_twice():
+            elastic_launch(config, sys.executable)("-m", "vitrail", verb, *words)
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         if failure.exitcode < 0:
@@ -85,13 +86,25 @@ def launch(verb: str, words: Sequence[str], processes: int) -> None:
         raise Elsewhere(_STOPPED) from None
 
 
-def _end_when_asked_twice(ear: Ear) -> None:
+@contextmanager
+def _ending_when_asked_twice() -> Iterator[None]:
     """The first Ctrl-C goes to all processes, which save; after a second this one ends, and they end with it."""
-    interruptions = Interruptions(_TOGETHER)
-    while not interruptions.is_second(ear.heard(1.0)):
-        pass
-    print("stopped", file=sys.stderr, flush=True)
-    os._exit(INTERRUPTED)
+    ear, has_ended, interruptions = Ear(), threading.Event(), Interruptions(_TOGETHER)
+
+    def listen() -> None:
+        while not has_ended.is_set():
+            if interruptions.is_second(ear.heard(0.25)):
+                print("stopped", file=sys.stderr, flush=True)
+                os._exit(INTERRUPTED)
+
+    thread = threading.Thread(target=listen, name="vitrail launch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()
+        ear.close()
 
 
 def _patience(config: type) -> dict[str, Any]:

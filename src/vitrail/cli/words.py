@@ -178,14 +178,16 @@ _SEVERAL = {"INT": "whole numbers", "FLOAT": "numbers", "PATH": "paths", "STR": 
 
 def _in_words(metavar: str) -> str:
     """What tyro writes for a type, for people: "{None}|INT" is a whole number or None."""
-    plain = metavar.replace("[", "").replace("]", "")
-    kinds = plain.split()
-    if len(kinds) > 1 and set(kinds) - {"..."} <= set(_SEVERAL) and len(set(kinds) - {"..."}) == 1:
-        return f"{'' if '...' in kinds else f'{len(kinds)} '}{_SEVERAL[kinds[0]]}"
-    parts = [part.strip("{} ").replace(",", " or ") for part in plain.split("|")]
+    parts = [part.strip("{} ") for part in metavar.replace("[", "").replace("]", "").split("|")]
     # What stands for nothing is named last.
-    parts.sort(key=lambda part: part == "None")
-    return " or ".join(_KINDS.get(part, part) for part in parts)
+    return " or ".join(map(_kind_in_words, sorted(parts, key=lambda part: part == "None")))
+
+
+def _kind_in_words(kind: str) -> str:
+    words = kind.split()
+    if len(words) > 1 and len(set(words) - {"..."}) == 1 and words[0] in _SEVERAL:
+        return f"{'' if '...' in words else f'{len(words)} '}{_SEVERAL[words[0]]}"
+    return _KINDS.get(kind, kind.replace(",", " or "))
 
 
 def typed_value(option: str, words: Sequence[str]) -> str | None:

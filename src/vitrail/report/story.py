@@ -92,7 +92,7 @@ def gather(
     damaged: list[int] = []
     log = list(read_log(folder.log, needs_numbers=True, damaged=damaged)) if folder.log.exists() else []
     if damaged:
-        notice(f"{folder.log}: {len(damaged):,} lines are no records of a run and are left out (line {damaged[0]:,}).")
+        notice(f"{folder.log}: {len(damaged):,} damaged lines are left out, the first is line {damaged[0]:,}.")
     done = next((line for line in reversed(log) if line["event"] == "done"), None)
     split = done.get("split") if done else None
     split = split or (None if predictions is None else "test" if "test" in record.counts else "held_out")

@@ -13,7 +13,7 @@ from tests.serve.engine.test_engine import ask, running, source  # noqa: F401
 from tests.serve.looks.served import logits_of, model_folder, photo
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import DataError, TooManyPixels
+from vitrail.errors import DamagedImage, DataError, TooManyPixels
 from vitrail.serve.engine.heavy import HeavyDecoder
 from vitrail.serve.looks.loaded import load
 from vitrail.serve.looks.prepare import prepare, weigh
@@ -70,7 +70,7 @@ def test_another_process_prepares_the_same_numbers(loaded, decoder, body) -> Non
 
 
 @pytest.mark.parametrize(
-    ("body", "kind"), [(large(side=2300), TooManyPixels), (large("PNG")[:-3000], DataError), (b"<svg/>", DataError)]
+    ("body", "kind"), [(large(side=2300), TooManyPixels), (large("PNG")[:-3000], DamagedImage), (b"<svg/>", DataError)]
 )
 def test_what_is_wrong_is_said_in_the_same_words(loaded, decoder, body, kind) -> None:
     with pytest.raises(DataError) as here:

@@ -19,7 +19,7 @@ import numpy as np
 from vitrail.config import DecodePolicy, Preprocessing, from_json, to_json
 from vitrail.data.decoding.decode import decode
 from vitrail.data.transforms.fit_image import fit_image, normalised
-from vitrail.errors import DataError, TooManyPixels
+from vitrail.errors import DamagedImage, DataError, TooManyPixels
 from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.frames import FrameError, packed, read_frame
 from vitrail.serve.looks.loaded import Loaded
@@ -88,9 +88,12 @@ class HeavyDecoder:
         return self._process
 
 
+_KINDS = {kind.__name__: kind for kind in (TooManyPixels, DamagedImage)}
+
+
 def _told(header: dict[str, Any]) -> DataError:
     """What the process found wrong, as it would be raised here."""
-    kind = TooManyPixels if header["is_large"] else DataError
+    kind = _KINDS.get(header["kind"], DataError)
     return kind(header["wrong"], wanted=header["wanted"], where=header["where"], fix=header["fix"])
 
 
@@ -114,7 +117,7 @@ def _serve(asked: BinaryIO, answers: BinaryIO) -> None:
             seen = np.ascontiguousarray(fit_image(decoded.image, size, preprocessing))
         except DataError as error:
             wrong = {"wrong": error.came, "wanted": error.wanted, "where": error.where, "fix": error.fix}
-            _write(answers, {**wrong, "is_large": isinstance(error, TooManyPixels)})
+            _write(answers, {**wrong, "kind": type(error).__name__})
             continue
         _write(answers, {"shape": seen.shape, "dtype": seen.dtype.str, "frames": decoded.frames}, seen.tobytes())
         del decoded, seen
