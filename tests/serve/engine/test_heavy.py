@@ -9,11 +9,13 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
+from tests.serve.engine.test_compute import FOREVER, Bench
 from tests.serve.engine.test_engine import ask, running, source  # noqa: F401
 from tests.serve.looks.served import logits_of, model_folder, photo
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import DamagedImage, DataError, TooManyPixels
+from vitrail.errors import DamagedImage, DataError, NoMemory, TooManyPixels
+from vitrail.serve.engine.board import Task
 from vitrail.serve.engine.heavy import HeavyDecoder
 from vitrail.serve.looks.loaded import load
 from vitrail.serve.looks.prepare import prepare, weigh
@@ -92,6 +94,42 @@ def test_a_decoder_that_takes_too_long_is_ended_and_another_is_started(loaded, d
     assert decoder._process.pid != first
     with pytest.raises(ProcessLookupError):
         os.kill(first, 0)
+
+
+def test_a_decoder_that_is_killed_is_not_the_fault_of_the_image_unless_it_always_is(
+    decoder, monkeypatch, tmp_path
+) -> None:
+    """The system ends a decoder where memory runs out, and clients were told that their image was bad."""
+    bench, living = Bench(model_folder(tmp_path / "model")), HeavyDecoder._living
+
+    def killed(self):
+        process = living(self)
+        process.kill()
+        return process
+
+    def asked(body: bytes, decode) -> tuple[int, str | None]:
+        task = Task(len(bench.frames), "predictions", {}, body, time.monotonic(), FOREVER)
+        if bench.computer._decoded(task, decode) is not None:
+            return 200, None
+        header, _ = bench.frames[-1]
+        return header["status"], header["headers"].get("Retry-After")
+
+    def ended(body: bytes):
+        with monkeypatch.context() as patch:
+            patch.setattr(HeavyDecoder, "_living", killed)
+            return decoder.prepare(body, 60)
+
+    def no_memory(body: bytes):
+        raise NoMemory("the pixels do not fit")
+
+    def decodes(body: bytes):
+        return decoder.prepare(body, 60)
+
+    first, second = large("PNG"), large()
+    assert asked(first, ended) == asked(first, no_memory) == asked(second, ended) == (503, "1")
+    assert asked(first, decodes) == (200, None), "it is counted anew"
+    assert [asked(first, ended) for _ in range(4)] == [(503, "1"), (503, "1"), (400, None), (400, None)]
+    assert asked(second, decodes) == (200, None)
 
 
 def test_small_images_are_answered_while_many_dear_ones_come(source) -> None:  # noqa: F811

@@ -1,19 +1,22 @@
 """What the threads of the worker do: decode images, run the model over batches, look at one thing at a time."""
 
+import hashlib
 import math
 import os
 import sys
+import threading
 import time
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable
 
 import numpy as np
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import DamagedImage, DataError, TooManyPixels, UsageError, VitrailError
+from vitrail.errors import DamagedImage, DataError, NoMemory, TooManyPixels, UsageError, VitrailError
 from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.board import Board, Task
-from vitrail.serve.engine.heavy import HeavyDecoder
+from vitrail.serve.engine.heavy import DecoderEnded, HeavyDecoder
 from vitrail.serve.engine.watch import Watch
 from vitrail.serve.looks.answers import answer
 from vitrail.serve.looks.kinds import BATCHED
@@ -27,6 +30,8 @@ Send = Callable[..., None]
 # A model that fails so often in a row will not come round; a new process may.
 _MOST_FAILURES = 3
 _NEWEST = 0.2
+# An image that ends its decoder so often is to blame itself; so many others are remembered meanwhile.
+_MOST_ENDED, _REMEMBERED = 3, 1000
 
 
 class Computer:
@@ -37,6 +42,7 @@ class Computer:
         self._most_together = config.batch_size
         self._seconds_each = 0.0
         self._failures = 0
+        self._ended = _Ended()
 
     def warm_up(self) -> float:
         """Run the model before anybody waits for it; returns seconds per image.
@@ -112,15 +118,22 @@ class Computer:
         return True
 
     def _decoded(self, task: Task, decode: Callable[[bytes], Prepared] | None = None) -> Prepared | None:
-        started = time.monotonic()
+        # One that is cancelled meanwhile lets its bytes go.
+        started, body = time.monotonic(), task.body
         try:
-            image = prepare(self._loaded, task.body) if decode is None else decode(task.body)
+            image = prepare(self._loaded, body) if decode is None else decode(body)
+        except (DecoderEnded, NoMemory):
+            self._reply(task, _not_decoded(self._ended.count(body)))
+            return None
         except DataError as error:
-            self._reply(task, _unreadable(error))
+            # Where the time of an image is over, that was told already, and is not the fault of the image.
+            if not task.is_dead(time.monotonic()):
+                self._reply(task, _unreadable(error))
             return None
         except Exception:
             self._reply(task, _unforeseen())
             return None
+        self._ended.forget(body)
         task.decode_seconds = time.monotonic() - started
         return image
 
@@ -200,6 +213,30 @@ class Computer:
         self._send({"is": "done", "lane": lane, "count": len(tasks), "since": since, "ended": time.monotonic()})
 
 
+class _Ended:
+    """How often an image has ended its decoder, without an answer between; for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: OrderedDict[bytes, int] = OrderedDict()
+
+    def count(self, body: bytes) -> int:
+        """It has done so once more; returns how often that was."""
+        digest = hashlib.sha256(body).digest()
+        with self._lock:
+            found = self._counts.pop(digest, 0) + 1
+            self._counts[digest] = found
+            if len(self._counts) > _REMEMBERED:
+                self._counts.popitem(last=False)
+            return found
+
+    def forget(self, body: bytes) -> None:
+        """It was decoded after all."""
+        if self._counts:
+            with self._lock:
+                self._counts.pop(hashlib.sha256(body).digest(), None)
+
+
 def tell(message: str) -> None:
     """A line for those who run the server."""
     print(f"vitrail worker: {message}", file=sys.stderr, flush=True)
@@ -211,6 +248,15 @@ def _unreadable(error: DataError) -> Reply:
     if isinstance(error, DamagedImage):
         return error_reply(400, "damaged_image", str(error))
     return error_reply(400, "unreadable_image", str(error))
+
+
+def _not_decoded(times: int) -> Reply:
+    """The system may have ended the decoder for its memory, which goes better later; an image that does so never."""
+    if times >= _MOST_ENDED:
+        message = f"The image: decoding it ended the decoder {times} times in a row; wanted another image."
+        return error_reply(400, "unreadable_image", message)
+    message = "The decoder ended before the image was decoded; ask again in 1 s."
+    return error_reply(503, "broken", message, {"Retry-After": "1"})
 
 
 def _refusal(error: VitrailError) -> Reply:
