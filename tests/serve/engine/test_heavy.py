@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import os
+import struct
 import time
 
 import numpy as np
@@ -61,6 +62,33 @@ def decoder(loaded):
 )
 def test_the_header_and_the_size_tell_what_is_dear(loaded, body, is_heavy) -> None:
     assert weigh(loaded, body).is_heavy == is_heavy
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("BMP", {}), ("TIFF", {}), ("TIFF", {"compression": "tiff_lzw"}), ("GIF", {}), ("PPM", {})]
+)
+def test_what_an_image_costs_is_read_from_its_header_however_large_the_file_is(loaded, kind, options) -> None:
+    """Each of them counted as the largest image that is served, so that one kept out all others."""
+    noise = np.random.default_rng(0).integers(0, 256, (900, 1300, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, kind, **options)
+    assert len(file.getvalue()) > 2**20
+    weight = weigh(loaded, file.getvalue())
+    assert (weight.format, weight.pixels, weight.is_heavy) == (kind, 900 * 1300, True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"P6\n#" + b" " * 20_000 + b"\n2 2\n255\n" + bytes(12),
+        b"GIF89a\2\0\2\0\0\0\0" + 10_000 * b"!\xfe\1a\0" + b",\0\0\0\0\2\0\2\0\0\2\2\x84Q\0;",
+        b"II*\0\x08\0\0\0\xff\xff" + b"".join(struct.pack("<HHLL", tag, 1, 1, 1) for tag in range(65535)) + bytes(4),
+    ],
+    ids=["PPM", "GIF", "TIFF"],
+)
+def test_a_long_header_is_not_read_to_its_end(loaded, body) -> None:
+    weight = weigh(loaded, body)
+    assert (weight.pixels, weight.is_heavy) == (loaded.max_pixels, True)
 
 
 @pytest.mark.parametrize("body", [large(), large("WEBP", "RGBA"), large("PNG", "RGBA"), large("JPEG"), photo()])

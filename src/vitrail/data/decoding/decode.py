@@ -14,7 +14,7 @@ import itertools
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -92,8 +92,14 @@ def decode_opened(
     return Decoded(upright, str(image.format), frames)
 
 
-def open_image(encoded: bytes, *, where: str = "image", policy: DecodePolicy = DEFAULT_POLICY) -> Image.Image:
-    """Read the header only and refuse what the policy refuses; nothing is decoded yet."""
+def open_image(
+    encoded: bytes,
+    *,
+    where: str = "image",
+    policy: DecodePolicy = DEFAULT_POLICY,
+    file: Callable[[bytes], io.BytesIO] = io.BytesIO,
+) -> Image.Image:
+    """Read the header only, through a file over the bytes, and refuse what the policy refuses; nothing is decoded."""
     if not encoded:
         raise DataError("the file is empty", wanted="an image", where=where)
     _settle_pillow(policy)
@@ -102,7 +108,7 @@ def open_image(encoded: bytes, *, where: str = "image", policy: DecodePolicy = D
         raise DataError("the file is cut into tiny parts", wanted=f"at most {most_parts:,}", where=where)
     with _named("image", where, policy):
         try:
-            image = Image.open(io.BytesIO(encoded), formats=_OPENED)
+            image = Image.open(file(encoded), formats=_OPENED)
         except UnidentifiedImageError:
             wanted = f"an image ({', '.join(_OPENED)})"
             raise DataError(f"the content is {_kind(encoded)}", wanted=wanted, where=where) from None
