@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from tests.serve.engine.test_compute import FOREVER, Bench
 from tests.serve.engine.test_engine import ask, running, source  # noqa: F401
+from tests.serve.http.started import children_of
 from tests.serve.looks.served import logits_of, model_folder, photo
 
 from vitrail.config.serve import ServeConfig
@@ -158,6 +159,20 @@ def test_a_decoder_that_is_killed_is_not_the_fault_of_the_image_unless_it_always
     assert asked(first, decodes) == (200, None), "it is counted anew"
     assert [asked(first, ended) for _ in range(4)] == [(503, "1"), (503, "1"), (400, None), (400, None)]
     assert asked(second, decodes) == (200, None)
+
+
+def test_a_decoder_is_there_before_the_first_large_image_and_serves_those_that_follow(source) -> None:  # noqa: F811
+    async def scenario():
+        async with running(source, queue_seconds=30, deadline=60) as engine:
+            async with asyncio.timeout(60):
+                while not (ahead := children_of(engine._worker.pid)):
+                    await asyncio.sleep(0.05)
+            replies = [await ask(engine, large()) for _ in range(4)]
+            return ahead, children_of(engine._worker.pid), [one.status for one in replies]
+
+    ahead, after, statuses = asyncio.run(scenario())
+    assert len(ahead) == 1
+    assert (after, statuses) == (ahead, [200] * 4)
 
 
 def test_small_images_are_answered_while_many_dear_ones_come(source) -> None:  # noqa: F811

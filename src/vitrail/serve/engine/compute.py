@@ -1,5 +1,7 @@
 """What the threads of the worker do: decode images, run the model over batches, look at one thing at a time."""
 
+import contextlib
+import functools
 import hashlib
 import math
 import os
@@ -7,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 import numpy as np
@@ -43,6 +45,8 @@ class Computer:
         self._seconds_each = 0.0
         self._failures = 0
         self._ended = _Ended()
+        self._decoders: deque[HeavyDecoder] = deque()
+        """Those at rest, the one that worked last at the end."""
 
     def warm_up(self) -> float:
         """Run the model before anybody waits for it; returns seconds per image.
@@ -80,15 +84,23 @@ class Computer:
 
     def decode_heavy_forever(self) -> None:
         """A thread that lets a process decode what would hold up the others."""
-        decoder = HeavyDecoder(self._loaded)
         while True:
             task = self._board.next_heavy(self._config.max_pixels)
             assert task.weight is not None, "only such are set aside"
-            started = time.monotonic()
+            decoder, started = self._decoder(), time.monotonic()
             seconds = min(task.deadline - started, self._config.wedged)
-            image = self._decoded(task, lambda body, seconds=seconds: decoder.prepare(body, seconds))
+            image = self._decoded(task, functools.partial(decoder.prepare, seconds=seconds))
             self._board.measured(task.weight, time.monotonic() - started)
+            self._decoders.append(decoder)
             self._board.decoded(task, image)
+
+    def start_decoder(self) -> None:
+        """Start one process that decodes, so that the first large image does not wait for it."""
+        decoder = self._decoder()
+        # Where there is no process to be had, the first image says so.
+        with contextlib.suppress(OSError):
+            decoder.start()
+        self._decoders.append(decoder)
 
     def compute_forever(self) -> None:
         """The thread that computes."""
@@ -99,6 +111,13 @@ class Computer:
                     self._run_batch(tasks)
                 else:
                     self._look(tasks[0])
+
+    def _decoder(self) -> HeavyDecoder:
+        """One at rest whose process lives most likely, or a new one."""
+        try:
+            return self._decoders.pop()
+        except IndexError:
+            return HeavyDecoder(self._loaded)
 
     def _is_set_aside(self, task: Task) -> bool:
         """Whether an image is too dear to be decoded here; it then waits for others of its kind, or is refused."""

@@ -36,7 +36,10 @@ class DecoderEnded(Exception):
 
 
 class HeavyDecoder:
-    """A process that decodes, started when the first image comes, and again after it was ended; for one thread."""
+    """A process that decodes, started at the first image if not before, and again after it was ended.
+
+    For one thread at a time.
+    """
 
     def __init__(self, loaded: Loaded) -> None:
         described = loaded.predictor.described
@@ -49,6 +52,10 @@ class HeavyDecoder:
             "max_pixels": loaded.max_pixels,
         }
         self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process ahead of the first image, which then does not wait for it."""
+        self._living()
 
     def prepare(self, body: bytes, seconds: float) -> Prepared:
         """Decode and fit as prediction does, within some seconds; a DataError says what is wrong with the image."""
