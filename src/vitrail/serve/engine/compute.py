@@ -141,7 +141,8 @@ class Computer:
         started, body = time.monotonic(), task.body
         try:
             image = prepare(self._loaded, body) if decode is None else decode(body)
-        except (DecoderEnded, NoMemory):
+        except (DecoderEnded, NoMemory) as error:
+            tell(f"an image was not decoded: {error}")
             self._reply(task, _not_decoded(self._ended.count(body)))
             return None
         except DataError as error:

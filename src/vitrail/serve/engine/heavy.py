@@ -75,7 +75,7 @@ class HeavyDecoder:
             self.end()
             if is_late.is_set():
                 raise DataError("decoding it took too long", wanted="another image", where=WHERE)
-            raise DecoderEnded
+            raise DecoderEnded(f"the process of the decoder ended ({process.returncode})")
         header, pixels = frame
         if "wrong" in header:
             raise _told(header)
