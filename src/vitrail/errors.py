@@ -43,6 +43,10 @@ class DamagedImage(DataError):
     """An image of a known kind whose data is broken, or ends too early."""
 
 
+class NoMemory(DataError):
+    """An image for whose pixels there is no memory now."""
+
+
 class DiskError(VitrailError):
     """A result that could not be written."""
 

@@ -355,6 +355,26 @@ def test_a_file_that_is_cut_into_tiny_parts_is_refused_before_they_are_read(kind
         open_image(many)
 
 
+def test_a_large_png_in_parts_of_an_honest_size_is_decoded() -> None:
+    """libpng writes 8 KiB at a time: of 50 million noisy pixels that makes 18,000 parts."""
+    noise = np.random.default_rng(0).integers(0, 256, (2700, 2700, 3), dtype=np.uint8)
+    rows = np.concatenate([np.zeros((2700, 1), np.uint8), noise.reshape(2700, -1)], axis=1)
+    pixels = zlib.compress(rows, 0)
+    parts = [(b"IHDR", encoded(Image.fromarray(noise[:1, :1]).resize((2700, 2700)), "PNG")[16:29])]
+    parts += [(b"IDAT", pixels[start : start + 2048]) for start in range(0, len(pixels), 2048)]
+    blob = b"\x89PNG\r\n\x1a\n" + b"".join(
+        len(body).to_bytes(4, "big") + name + body + zlib.crc32(name + body).to_bytes(4, "big")
+        for name, body in (*parts, (b"IEND", b""))
+    )
+    assert len(parts) > 10_000
+    assert np.array_equal(seen(blob), noise)
+
+
+def test_what_follows_the_end_of_a_png_is_no_part_of_it() -> None:
+    blob = encoded(Image.fromarray(photo()), "PNG")
+    assert np.array_equal(seen(blob + bytes(300_000)), seen(blob))
+
+
 def test_texts_in_a_png_unpack_to_so_much_only() -> None:
     blob = encoded(Image.fromarray(photo()), "PNG")
     text = b"zTXta\0\0" + zlib.compress(bytes(1_000_000), 9)

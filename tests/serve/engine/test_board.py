@@ -55,9 +55,9 @@ def test_images_come_in_batches_in_the_order_they_were_asked_for() -> None:
 def test_a_batch_waits_for_others_and_no_longer_than_agreed() -> None:
     made = board(batch_wait=0.3)
     made.add(task(0))
+    began = time.monotonic()
     decode(made, 1)
     threading.Timer(0.05, lambda: (made.add(task(1)), decode(made, 1))).start()
-    began = time.monotonic()
     assert numbers(made.next_work()) == [0, 1]
     assert time.monotonic() - began >= 0.29
 

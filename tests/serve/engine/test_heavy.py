@@ -4,16 +4,20 @@ import asyncio
 import io
 import json
 import os
+import struct
 import time
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests.serve.engine.test_compute import FOREVER, Bench
 from tests.serve.engine.test_engine import ask, running, source  # noqa: F401
+from tests.serve.http.started import children_of
 from tests.serve.looks.served import logits_of, model_folder, photo
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import DamagedImage, DataError, TooManyPixels
+from vitrail.errors import DamagedImage, DataError, NoMemory, TooManyPixels
+from vitrail.serve.engine.board import Task
 from vitrail.serve.engine.heavy import HeavyDecoder
 from vitrail.serve.looks.loaded import load
 from vitrail.serve.looks.prepare import prepare, weigh
@@ -61,6 +65,33 @@ def test_the_header_and_the_size_tell_what_is_dear(loaded, body, is_heavy) -> No
     assert weigh(loaded, body).is_heavy == is_heavy
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"), [("BMP", {}), ("TIFF", {}), ("TIFF", {"compression": "tiff_lzw"}), ("GIF", {}), ("PPM", {})]
+)
+def test_what_an_image_costs_is_read_from_its_header_however_large_the_file_is(loaded, kind, options) -> None:
+    """Each of them counted as the largest image that is served, so that one kept out all others."""
+    noise = np.random.default_rng(0).integers(0, 256, (900, 1300, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(noise).save(file, kind, **options)
+    assert len(file.getvalue()) > 2**20
+    weight = weigh(loaded, file.getvalue())
+    assert (weight.format, weight.pixels, weight.is_heavy) == (kind, 900 * 1300, True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"P6\n#" + b" " * 20_000 + b"\n2 2\n255\n" + bytes(12),
+        b"GIF89a\2\0\2\0\0\0\0" + 10_000 * b"!\xfe\1a\0" + b",\0\0\0\0\2\0\2\0\0\2\2\x84Q\0;",
+        b"II*\0\x08\0\0\0\xff\xff" + b"".join(struct.pack("<HHLL", tag, 1, 1, 1) for tag in range(65535)) + bytes(4),
+    ],
+    ids=["PPM", "GIF", "TIFF"],
+)
+def test_a_long_header_is_not_read_to_its_end(loaded, body) -> None:
+    weight = weigh(loaded, body)
+    assert (weight.pixels, weight.is_heavy) == (loaded.max_pixels, True)
+
+
 @pytest.mark.parametrize("body", [large(), large("WEBP", "RGBA"), large("PNG", "RGBA"), large("JPEG"), photo()])
 def test_another_process_prepares_the_same_numbers(loaded, decoder, body) -> None:
     expected, found = prepare(loaded, body), decoder.prepare(body, 60)
@@ -92,6 +123,56 @@ def test_a_decoder_that_takes_too_long_is_ended_and_another_is_started(loaded, d
     assert decoder._process.pid != first
     with pytest.raises(ProcessLookupError):
         os.kill(first, 0)
+
+
+def test_a_decoder_that_is_killed_is_not_the_fault_of_the_image_unless_it_always_is(
+    decoder, monkeypatch, tmp_path
+) -> None:
+    """The system ends a decoder where memory runs out, and clients were told that their image was bad."""
+    bench, living = Bench(model_folder(tmp_path / "model")), HeavyDecoder._living
+
+    def killed(self):
+        process = living(self)
+        process.kill()
+        return process
+
+    def asked(body: bytes, decode) -> tuple[int, str | None]:
+        task = Task(len(bench.frames), "predictions", {}, body, time.monotonic(), FOREVER)
+        if bench.computer._decoded(task, decode) is not None:
+            return 200, None
+        header, _ = bench.frames[-1]
+        return header["status"], header["headers"].get("Retry-After")
+
+    def ended(body: bytes):
+        with monkeypatch.context() as patch:
+            patch.setattr(HeavyDecoder, "_living", killed)
+            return decoder.prepare(body, 60)
+
+    def no_memory(body: bytes):
+        raise NoMemory("the pixels do not fit")
+
+    def decodes(body: bytes):
+        return decoder.prepare(body, 60)
+
+    first, second = large("PNG"), large()
+    assert asked(first, ended) == asked(first, no_memory) == asked(second, ended) == (503, "1")
+    assert asked(first, decodes) == (200, None), "it is counted anew"
+    assert [asked(first, ended) for _ in range(4)] == [(503, "1"), (503, "1"), (400, None), (400, None)]
+    assert asked(second, decodes) == (200, None)
+
+
+def test_a_decoder_is_there_before_the_first_large_image_and_serves_those_that_follow(source) -> None:  # noqa: F811
+    async def scenario():
+        async with running(source, queue_seconds=30, deadline=60) as engine:
+            async with asyncio.timeout(60):
+                while not (ahead := children_of(engine._worker.pid)):
+                    await asyncio.sleep(0.05)
+            replies = [await ask(engine, large()) for _ in range(4)]
+            return ahead, children_of(engine._worker.pid), [one.status for one in replies]
+
+    ahead, after, statuses = asyncio.run(scenario())
+    assert len(ahead) == 1
+    assert (after, statuses) == (ahead, [200] * 4)
 
 
 def test_small_images_are_answered_while_many_dear_ones_come(source) -> None:  # noqa: F811

@@ -103,6 +103,7 @@ def started(
 class Tally:
     """What clients saw."""
 
+    asked: int = 0
     statuses: dict[int, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     generations: set[int] = field(default_factory=set)
@@ -117,19 +118,30 @@ class Load:
 
     def __init__(self, port: int, clients: int) -> None:
         self.port, self.tally, self._is_over = port, Tally(), False
-        self._tasks = [asyncio.ensure_future(self._client(number % 2 == 0)) for number in range(clients)]
+        self._answers = [0] * clients
+        self._tasks = [asyncio.ensure_future(self._client(number)) for number in range(clients)]
+
+    async def all_answered(self, seconds: float = 60) -> None:
+        """Wait until every client has an answer to something it asked after this moment."""
+        # The first of two may have been asked before.
+        wanted = [count + 2 for count in self._answers]
+        async with asyncio.timeout(seconds):
+            while any(count < least for count, least in zip(self._answers, wanted, strict=True)):
+                await asyncio.sleep(0.01)
 
     async def stop(self) -> Tally:
         self._is_over = True
         await asyncio.gather(*self._tasks)
         return self.tally
 
-    async def _client(self, keeps: bool) -> None:
-        connection = None
+    async def _client(self, number: int) -> None:
+        keeps, connection = number % 2 == 0, None
         while not self._is_over:
             try:
                 connection = connection or await asyncio.open_connection("127.0.0.1", self.port)
-                if not await asyncio.wait_for(self._ask(*connection, keeps), 20):
+                may_ask_again = await asyncio.wait_for(self._ask(*connection, keeps), 20)
+                self._answers[number] += 1
+                if not may_ask_again:
                     connection[1].close()
                     connection = None
             except (OSError, EOFError, TimeoutError) as error:
@@ -146,6 +158,7 @@ class Load:
             f"POST /v1/predictions HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nContent-Type: image/png\r\n"
             f"Content-Length: {len(BODY)}\r\n{close}\r\n"
         )
+        self.tally.asked += 1
         writer.write(head.encode() + BODY)
         lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
         headers = dict(line.split(": ", 1) for line in lines[1:] if line)

@@ -470,6 +470,34 @@ def test_the_one_that_was_silent_for_the_longest_goes_first_and_nobody_who_waits
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("crowd", "pausing_stays"), [(6, True), (2, False)])
+def test_a_crowd_that_never_asks_makes_way_for_itself_and_a_few_newcomers_are_given_time(
+    crowd, pausing_stays, monkeypatch
+) -> None:
+    """Connections that were younger than a second drove out clients who paused between two requests."""
+    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(connection, "_YOUNG_SECONDS", 60.0)
+
+    async def run() -> None:
+        async with serving() as server:
+            pausing = [await server.connect() for _ in range(8 - crowd)]
+            for client in pausing:
+                assert (await client.ask("GET", "/healthz")).status == 200
+            for one in server.listener._state.connections:
+                one._phase_since -= 120
+            silent = []
+            for _ in range(crowd):
+                silent.append(await server.connect())
+                await asyncio.sleep(0.02)
+            newcomer = await server.connect()
+            first, others = (silent[0], silent[1:]) if pausing_stays else (pausing[0], pausing[1:])
+            assert await first.is_closed()
+            for client in (newcomer, *others, *(pausing if pausing_stays else silent)):
+                assert (await client.ask("GET", "/healthz")).status == 200
+
+    asyncio.run(run())
+
+
 def test_where_every_connection_waits_for_an_answer_others_are_told_to_come_again(monkeypatch) -> None:
     monkeypatch.setattr(connection, "MOST_CONNECTIONS", 3)
 

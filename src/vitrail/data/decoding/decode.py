@@ -10,10 +10,11 @@ is used. EXIF orientation is applied once. Then, by mode:
 """
 
 import io
+import itertools
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -24,7 +25,7 @@ from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from vitrail.config.decoding import FORMATS, DecodePolicy
 from vitrail.data.decoding.jpeg import count_scans, count_segments
 from vitrail.data.sources.source import Encoded
-from vitrail.errors import DamagedImage, DataError, TooManyPixels
+from vitrail.errors import DamagedImage, DataError, NoMemory, TooManyPixels
 
 Mode = Literal["RGB", "L"]
 DEFAULT_POLICY = DecodePolicy()
@@ -32,7 +33,9 @@ DEFAULT_POLICY = DecodePolicy()
 # Pillow opens an MPO as the JPEG it begins with.
 _OPENED = tuple(name for name in FORMATS if name != "MPO")
 # What is cheap to write and dear to read: encoders make a dozen scans, and nobody needs to know of more pages.
-_MOST_SCANS, _MOST_PAGES, _MOST_PARTS = 50, 1000, 10_000
+_MOST_SCANS, _MOST_PAGES = 50, 1000
+# Parts that any file may have, and bytes for each further one: encoders cut pixels into parts of 8 KiB and more.
+_FREE_PARTS, _LEAST_PART = 10_000, 2**10
 _JPEGS = ("JPEG", "MPO")
 _PNG = b"\x89PNG\r\n\x1a\n"
 _ORIENTATION_TAG = 0x0112
@@ -89,16 +92,23 @@ def decode_opened(
     return Decoded(upright, str(image.format), frames)
 
 
-def open_image(encoded: bytes, *, where: str = "image", policy: DecodePolicy = DEFAULT_POLICY) -> Image.Image:
-    """Read the header only and refuse what the policy refuses; nothing is decoded yet."""
+def open_image(
+    encoded: bytes,
+    *,
+    where: str = "image",
+    policy: DecodePolicy = DEFAULT_POLICY,
+    file: Callable[[bytes], io.BytesIO] = io.BytesIO,
+) -> Image.Image:
+    """Read the header only, through a file over the bytes, and refuse what the policy refuses; nothing is decoded."""
     if not encoded:
         raise DataError("the file is empty", wanted="an image", where=where)
     _settle_pillow(policy)
-    if _parts(encoded) > _MOST_PARTS:
-        raise DataError("the file is cut into tiny parts", wanted=f"at most {_MOST_PARTS:,}", where=where)
+    most_parts = _FREE_PARTS + len(encoded) // _LEAST_PART
+    if _parts(encoded, most_parts) > most_parts:
+        raise DataError("the file is cut into tiny parts", wanted=f"at most {most_parts:,}", where=where)
     with _named("image", where, policy):
         try:
-            image = Image.open(io.BytesIO(encoded), formats=_OPENED)
+            image = Image.open(file(encoded), formats=_OPENED)
         except UnidentifiedImageError:
             wanted = f"an image ({', '.join(_OPENED)})"
             raise DataError(f"the content is {_kind(encoded)}", wanted=wanted, where=where) from None
@@ -110,15 +120,26 @@ def open_image(encoded: bytes, *, where: str = "image", policy: DecodePolicy = D
     return image
 
 
-def _parts(encoded: bytes) -> int:
-    """How many pieces a JPEG has before its pixels, or a PNG altogether: each takes Pillow some microseconds."""
+def _parts(encoded: bytes, at_most: int) -> int:
+    """How many pieces a JPEG has before its pixels, or a PNG altogether: each takes Pillow some microseconds.
+
+    Counting stops above `at_most`.
+    """
     if encoded.startswith(b"\xff\xd8"):
-        return count_segments(encoded, _MOST_PARTS)
-    place, chunks = len(_PNG), 0
-    while chunks <= _MOST_PARTS and encoded.startswith(_PNG) and place + 8 <= len(encoded):
-        place += 12 + int.from_bytes(encoded[place : place + 4], "big")
-        chunks += 1
-    return chunks
+        return count_segments(encoded, at_most)
+    chunks = itertools.islice(_chunks(encoded), at_most + 1) if encoded.startswith(_PNG) else ()
+    return sum(1 for _ in chunks)
+
+
+def _chunks(encoded: bytes) -> Iterator[tuple[int, int]]:
+    """Where the names of a PNG's chunks begin and where their content ends; what follows the last is no part of it."""
+    place = len(_PNG)
+    while place + 8 <= len(encoded):
+        end = place + 8 + int.from_bytes(encoded[place : place + 4], "big")
+        yield place + 4, end
+        if encoded[place + 4 : place + 8] == b"IEND":
+            return
+        place = end + 4
 
 
 def check_size(height: int, width: int, *, where: str, policy: DecodePolicy) -> None:
@@ -211,14 +232,11 @@ def _from_16_bit(image: Image.Image) -> Image.Image:
 
 def _compare_checksums(encoded: bytes) -> None:
     """Check the pixel data of a PNG, whose checksums Pillow skips: one wrong bit may change half of the image."""
-    place = 8
-    while place + 8 <= len(encoded):
-        end = place + 8 + int.from_bytes(encoded[place : place + 4], "big")
-        if encoded[place + 4 : place + 8] == b"IDAT":
-            stored = int.from_bytes(encoded[end : end + 4], "big")
-            if zlib.crc32(memoryview(encoded)[place + 4 : end]) != stored:
-                raise ValueError("a checksum differs")
-        place = end + 4
+    for start, end in _chunks(encoded):
+        is_wanted = encoded[start : start + 4] == b"IDAT"
+        stored = int.from_bytes(encoded[end : end + 4], "big")
+        if is_wanted and zlib.crc32(memoryview(encoded)[start:end]) != stored:
+            raise ValueError("a checksum differs")
 
 
 def _settle_pillow(policy: DecodePolicy) -> None:
@@ -244,7 +262,7 @@ def _named(kind: str, where: str, policy: DecodePolicy) -> Iterator[None]:
         count = re.search(r"\d+", str(error))
         raise _too_large(f"{int(count[0]):,} pixels" if count else "too many pixels", policy, where) from None
     except MemoryError:
-        raise DataError("the pixels do not fit into memory", where=where) from None
+        raise NoMemory("the pixels do not fit into memory", where=where) from None
     except Exception as error:
         raise _damaged(kind, error, where) from None
 

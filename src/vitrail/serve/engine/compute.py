@@ -1,19 +1,24 @@
 """What the threads of the worker do: decode images, run the model over batches, look at one thing at a time."""
 
+import contextlib
+import functools
+import hashlib
 import math
 import os
 import sys
+import threading
 import time
 import traceback
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 import numpy as np
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import DamagedImage, DataError, TooManyPixels, UsageError, VitrailError
+from vitrail.errors import DamagedImage, DataError, NoMemory, TooManyPixels, UsageError, VitrailError
 from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.board import Board, Task
-from vitrail.serve.engine.heavy import HeavyDecoder
+from vitrail.serve.engine.heavy import DecoderEnded, HeavyDecoder
 from vitrail.serve.engine.watch import Watch
 from vitrail.serve.looks.answers import answer
 from vitrail.serve.looks.kinds import BATCHED
@@ -27,6 +32,8 @@ Send = Callable[..., None]
 # A model that fails so often in a row will not come round; a new process may.
 _MOST_FAILURES = 3
 _NEWEST = 0.2
+# An image that ends its decoder so often is to blame itself; so many others are remembered meanwhile.
+_MOST_ENDED, _REMEMBERED = 3, 1000
 
 
 class Computer:
@@ -37,6 +44,9 @@ class Computer:
         self._most_together = config.batch_size
         self._seconds_each = 0.0
         self._failures = 0
+        self._ended = _Ended()
+        self._decoders: deque[HeavyDecoder] = deque()
+        """Those at rest, the one that worked last at the end."""
 
     def warm_up(self) -> float:
         """Run the model before anybody waits for it; returns seconds per image.
@@ -74,15 +84,23 @@ class Computer:
 
     def decode_heavy_forever(self) -> None:
         """A thread that lets a process decode what would hold up the others."""
-        decoder = HeavyDecoder(self._loaded)
         while True:
             task = self._board.next_heavy(self._config.max_pixels)
             assert task.weight is not None, "only such are set aside"
-            started = time.monotonic()
+            decoder, started = self._decoder(), time.monotonic()
             seconds = min(task.deadline - started, self._config.wedged)
-            image = self._decoded(task, lambda body, seconds=seconds: decoder.prepare(body, seconds))
+            image = self._decoded(task, functools.partial(decoder.prepare, seconds=seconds))
             self._board.measured(task.weight, time.monotonic() - started)
+            self._decoders.append(decoder)
             self._board.decoded(task, image)
+
+    def start_decoder(self) -> None:
+        """Start one process that decodes, so that the first large image does not wait for it."""
+        decoder = self._decoder()
+        # Where there is no process to be had, the first image says so.
+        with contextlib.suppress(OSError):
+            decoder.start()
+        self._decoders.append(decoder)
 
     def compute_forever(self) -> None:
         """The thread that computes."""
@@ -93,6 +111,13 @@ class Computer:
                     self._run_batch(tasks)
                 else:
                     self._look(tasks[0])
+
+    def _decoder(self) -> HeavyDecoder:
+        """One at rest whose process lives most likely, or a new one."""
+        try:
+            return self._decoders.pop()
+        except IndexError:
+            return HeavyDecoder(self._loaded)
 
     def _is_set_aside(self, task: Task) -> bool:
         """Whether an image is too dear to be decoded here; it then waits for others of its kind, or is refused."""
@@ -112,15 +137,23 @@ class Computer:
         return True
 
     def _decoded(self, task: Task, decode: Callable[[bytes], Prepared] | None = None) -> Prepared | None:
-        started = time.monotonic()
+        # One that is cancelled meanwhile lets its bytes go.
+        started, body = time.monotonic(), task.body
         try:
-            image = prepare(self._loaded, task.body) if decode is None else decode(task.body)
+            image = prepare(self._loaded, body) if decode is None else decode(body)
+        except (DecoderEnded, NoMemory) as error:
+            tell(f"an image was not decoded: {error}")
+            self._reply(task, _not_decoded(self._ended.count(body)))
+            return None
         except DataError as error:
-            self._reply(task, _unreadable(error))
+            # Where the time of an image is over, that was told already, and is not the fault of the image.
+            if not task.is_dead(time.monotonic()):
+                self._reply(task, _unreadable(error))
             return None
         except Exception:
             self._reply(task, _unforeseen())
             return None
+        self._ended.forget(body)
         task.decode_seconds = time.monotonic() - started
         return image
 
@@ -200,6 +233,30 @@ class Computer:
         self._send({"is": "done", "lane": lane, "count": len(tasks), "since": since, "ended": time.monotonic()})
 
 
+class _Ended:
+    """How often an image has ended its decoder, without an answer between; for all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: OrderedDict[bytes, int] = OrderedDict()
+
+    def count(self, body: bytes) -> int:
+        """It has done so once more; returns how often that was."""
+        digest = hashlib.sha256(body).digest()
+        with self._lock:
+            found = self._counts.pop(digest, 0) + 1
+            self._counts[digest] = found
+            if len(self._counts) > _REMEMBERED:
+                self._counts.popitem(last=False)
+            return found
+
+    def forget(self, body: bytes) -> None:
+        """It was decoded after all."""
+        if self._counts:
+            with self._lock:
+                self._counts.pop(hashlib.sha256(body).digest(), None)
+
+
 def tell(message: str) -> None:
     """A line for those who run the server."""
     print(f"vitrail worker: {message}", file=sys.stderr, flush=True)
@@ -211,6 +268,15 @@ def _unreadable(error: DataError) -> Reply:
     if isinstance(error, DamagedImage):
         return error_reply(400, "damaged_image", str(error))
     return error_reply(400, "unreadable_image", str(error))
+
+
+def _not_decoded(times: int) -> Reply:
+    """The system may have ended the decoder for its memory, which goes better later; an image that does so never."""
+    if times >= _MOST_ENDED:
+        message = f"The image: decoding it ended the decoder {times} times in a row; wanted another image."
+        return error_reply(400, "unreadable_image", message)
+    message = "The decoder ended before the image was decoded; ask again in 1 s."
+    return error_reply(503, "broken", message, {"Retry-After": "1"})
 
 
 def _refusal(error: VitrailError) -> Reply:

@@ -19,7 +19,7 @@ import numpy as np
 from vitrail.config import DecodePolicy, Preprocessing, from_json, to_json
 from vitrail.data.decoding.decode import decode
 from vitrail.data.transforms.fit_image import fit_image, normalised
-from vitrail.errors import DamagedImage, DataError, TooManyPixels
+from vitrail.errors import DamagedImage, DataError, NoMemory, TooManyPixels
 from vitrail.predict.predictor import Prepared
 from vitrail.serve.engine.frames import FrameError, packed, read_frame
 from vitrail.serve.looks.loaded import Loaded
@@ -31,8 +31,15 @@ _GIVING_BACK = {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
 _MOST_BODY = 2**31
 
 
+class DecoderEnded(Exception):
+    """A process that ended while it decoded: the image may have done that, or the system, which needed its memory."""
+
+
 class HeavyDecoder:
-    """A process that decodes, started when the first image comes, and again after it was ended; for one thread."""
+    """A process that decodes, started at the first image if not before, and again after it was ended.
+
+    For one thread at a time.
+    """
 
     def __init__(self, loaded: Loaded) -> None:
         described = loaded.predictor.described
@@ -46,11 +53,15 @@ class HeavyDecoder:
         }
         self._process: subprocess.Popen[bytes] | None = None
 
+    def start(self) -> None:
+        """Start the process ahead of the first image, which then does not wait for it."""
+        self._living()
+
     def prepare(self, body: bytes, seconds: float) -> Prepared:
-        """Decode and fit as prediction does, within some seconds; a DataError says what is wrong."""
-        process = self._living()
+        """Decode and fit as prediction does, within some seconds; a DataError says what is wrong with the image."""
+        process, is_late = self._living(), threading.Event()
         assert process.stdin and process.stdout
-        end = threading.Timer(seconds, process.kill)
+        end = threading.Timer(seconds, lambda: (is_late.set(), process.kill()))
         end.daemon = True
         end.start()
         try:
@@ -62,7 +73,9 @@ class HeavyDecoder:
             end.cancel()
         if frame is None:
             self.end()
-            raise DataError("decoding it took too long, or ended the decoder", wanted="another image", where=WHERE)
+            if is_late.is_set():
+                raise DataError("decoding it took too long", wanted="another image", where=WHERE)
+            raise DecoderEnded(f"the process of the decoder ended ({process.returncode})")
         header, pixels = frame
         if "wrong" in header:
             raise _told(header)
@@ -88,7 +101,7 @@ class HeavyDecoder:
         return self._process
 
 
-_KINDS = {kind.__name__: kind for kind in (TooManyPixels, DamagedImage)}
+_KINDS = {kind.__name__: kind for kind in (TooManyPixels, DamagedImage, NoMemory)}
 
 
 def _told(header: dict[str, Any]) -> DataError:

@@ -70,8 +70,13 @@ class Worker:
             _start(computer.decode_forever)
         for _ in range(min(_MOST_HEAVY, usable_cores())):
             _start(computer.decode_heavy_forever)
-        _start(self._load_network, loaded, board)
+        _start(self._prepare_for_more, loaded, board, computer)
         computer.compute_forever()
+
+    def _prepare_for_more(self, loaded: Loaded, board: Board, computer: Computer) -> None:
+        """What the first predictions need not wait for, one after the other."""
+        self._load_network(loaded, board)
+        computer.start_decoder()
 
     def _load_network(self, loaded: Loaded, board: Board) -> None:
         """Torch takes its time; predictions do not wait for it, and looks no longer than they must."""

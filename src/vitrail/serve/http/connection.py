@@ -32,7 +32,7 @@ _LINGER_SECONDS = 1.0
 _UNREAD_SECONDS = 30.0
 # A client that has sent everything may have left or may wait, which look alike; after so long it is found out.
 _LEFT_SECONDS = 1.0
-# For so long nobody's connection is ended for the sake of another, unless all are as young.
+# For so long nobody's connection is ended for the sake of another, unless many are as young.
 _YOUNG_SECONDS = 1.0
 # Left over for the processes that have to be started, whoever is connected.
 _KEPT_DESCRIPTORS = 64
@@ -57,6 +57,8 @@ class Connection(HttpToolsProtocol):
     _phase = ""
     _phase_since = _unread_since = 0.0
     _is_in_head = _is_in_body = _is_deaf = False
+    has_asked = False
+    """Whether a whole request has come."""
     _bare_bytes = 0
     """Bytes since the last that belonged to a body: a head, or what chunks bring beside it, such as trailers."""
     _chunk_bytes = 0
@@ -130,7 +132,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._is_in_body, self._bare_bytes = False, 0
+        self._is_in_body, self._bare_bytes, self.has_asked = False, 0, True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -164,13 +166,16 @@ class Connection(HttpToolsProtocol):
         elif now - self._unread_since > _UNREAD_SECONDS:
             self.transport.abort()
 
-    def dispensable(self) -> tuple[bool, int, float] | None:
-        """How soon it is ended when another needs its place, the smallest first; None for a request that is whole."""
+    def dispensable(self, *, spares_young: bool) -> tuple[bool, bool, int, float] | None:
+        """How soon it is ended when another needs its place, the smallest first; None for a request that is whole.
+
+        Those who never asked for anything go before those who did, unless they are young and such are spared.
+        """
         if self.transport.is_closing() or (self._is_answering and not self._is_in_body):
             return None
         is_young = self.loop.time() - self._phase_since < _YOUNG_SECONDS
         rank = 3 if self.unread else 0 if self.is_idle else 2 if self._is_answering else 1
-        return is_young, 0 if is_young else rank, self._phase_since
+        return self.has_asked or (is_young and spares_young), is_young, 0 if is_young else rank, self._phase_since
 
     def make_way(self) -> None:
         """End, because another needs the place."""
@@ -309,7 +314,11 @@ def make_room(connections: set[Any], newcomer: Connection) -> bool:
     others = [one for one in cast("set[Connection]", connections) if one is not newcomer]
     if sum(not one.transport.is_closing() for one in others) < MOST_CONNECTIONS:
         return True
-    ranked = [(rank, place) for place, one in enumerate(others) if (rank := one.dispensable()) is not None]
+    # Who has just come needs a moment to ask. But where half of all have just come, that is a crowd, and it makes way
+    # for itself before those who asked for something and will again.
+    spares_young = 2 * sum(not one.has_asked for one in others) <= MOST_CONNECTIONS
+    ranks = [one.dispensable(spares_young=spares_young) for one in others]
+    ranked = [(rank, place) for place, rank in enumerate(ranks) if rank is not None]
     # Several, so that not everyone who comes has to look through all of them.
     for _, place in heapq.nsmallest(1 + MOST_CONNECTIONS // 250, ranked):
         others[place].make_way()

@@ -1,5 +1,6 @@
 """From the bytes that came to what the network reads, and to what a person sees of it."""
 
+import io
 from dataclasses import dataclass
 
 from vitrail.config import DecodePolicy
@@ -13,6 +14,8 @@ WHERE = "the image"
 _MANY_BYTES, _MANY_PIXELS = 2**20, 4_000_000
 # How JPEG, PNG and WebP begin, whose headers are read at once however large the file is.
 _BRIEF = (b"\xff\xd8", b"\x89PNG", b"RIFF")
+# What the header of any other file may take; those that people send take some forty steps and ten kilobytes.
+_MOST_STEPS, _MOST_HEADER = 10_000, 2**20
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,33 @@ class Weight:
     is_heavy: bool
 
 
+class _LongHeader(BaseException):
+    """A header takes more than one of an image does; no Exception, of which Pillow takes some for damage."""
+
+
+class _HeaderFile(io.BytesIO):
+    """Bytes of which a header is read, and not much more."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._steps, self._left = _MOST_STEPS, _MOST_HEADER
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self._steps, self._left = self._steps - 1, self._left - len(found)
+        if self._steps < 0 or self._left < 0:
+            raise _LongHeader
+        return found
+
+
 def weigh(loaded: Loaded, body: bytes) -> Weight:
     """Look at the header alone; a DataError says what is wrong with it."""
-    if len(body) > _MANY_BYTES and not body.startswith(_BRIEF):
-        # The header may be as long as the file, and what it says is not known: the pixels may be as many as allowed.
+    file = io.BytesIO if body.startswith(_BRIEF) else _HeaderFile
+    try:
+        image = open_image(body, where=WHERE, policy=DecodePolicy(max_pixels=loaded.max_pixels), file=file)
+    except _LongHeader:
+        # What it says is not known: the pixels may be as many as allowed.
         return Weight("another", loaded.max_pixels, is_heavy=True)
-    image = open_image(body, where=WHERE, policy=DecodePolicy(max_pixels=loaded.max_pixels))
     pixels = image.width * image.height
     return Weight(str(image.format), pixels, is_heavy=pixels > _MANY_PIXELS or len(body) > _MANY_BYTES)
 
