@@ -20,7 +20,7 @@ from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check.duplicates import exact_groups, near_groups
 from vitrail.data.check.origin import UNKNOWN, identities, is_in_memory, is_known_good
 from vitrail.data.check.pool import Advance
-from vitrail.data.check.preflight import remember_fine
+from vitrail.data.check.preflight import fine_images, remember_fine
 from vitrail.data.check.scan import scan
 from vitrail.data.check.words import counted
 from vitrail.data.sources.files import Files
@@ -113,7 +113,7 @@ def _nearly(source: Source, images: np.ndarray, advance: Advance | None) -> np.n
     (seen,) = scan([source], policy=policy, glance=True, advance=advance)
     good = np.flatnonzero(seen.records["good"])
     if not is_known_good(source):
-        remember_fine(source, policy, images[good])
+        remember_fine(source, policy, fine_images(images[good], seen.records["content"][good]))
     records = seen.records[good]
     exact = exact_groups(records)
     return np.stack([_placed(groups, good, len(source)) for groups in (exact, near_groups(records, exact).groups)])
