@@ -1,12 +1,12 @@
 """Is every file readable? The cheap part of a check, which training runs before its first step."""
 
-import warnings
 from pathlib import Path
 
 import numpy as np
 import PIL
 
 from vitrail.config.decoding import DecodePolicy
+from vitrail.data.check.kept import load_rows, rows_of, store_rows
 from vitrail.data.check.origin import UNKNOWN, identities, is_known_good
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
 from vitrail.data.check.scan import checksum, reason
@@ -15,12 +15,12 @@ from vitrail.data.sources.files import Files
 from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.parts import without
 from vitrail.data.sources.source import Encoded, Part, Source, whole_of
-from vitrail.errors import DataError, DiskError, notice
-from vitrail.runtime.atomic import atomic_file
+from vitrail.errors import DataError, notice
 from vitrail.runtime.cache import cache_folder, cache_key
 
 _SHOWN = 3
 _SHRINK = 8
+_AGAIN = "The files will be checked again next time"
 FINE = np.dtype([("image", "u8"), ("content", "u4")])
 """An image that was read to its end: its identity, and the CRC-32 of its file, or 0."""
 
@@ -41,7 +41,7 @@ def preflight(
     if is_known_good(source):
         return source
     cache = _cache(source, policy)
-    images, known = identities(source), _load(cache)
+    images, known = identities(source), load_rows(cache, FINE)
     fresh = np.flatnonzero((images == UNKNOWN) | ~np.isin(images, known["image"]))
     if progress:
         progress(len(source) - len(fresh))
@@ -62,8 +62,8 @@ def preflight(
     finally:
         # Also when stopped half-way: what was read need not be read again.
         if len(fine) > 1:
-            _store(cache, np.concatenate(fine))
-    recall(source, images, np.concatenate(fine))
+            store_rows(cache, np.concatenate(fine), _AGAIN)
+    _recall(source, rows_of(images, np.concatenate(fine)))
     if not bad:
         return source
     if not skip_bad:
@@ -75,7 +75,7 @@ def preflight(
 def remember_fine(source: Source, policy: DecodePolicy, fine: np.ndarray) -> None:
     """Spare `preflight` the images (see `FINE`) that something else has read to their end."""
     cache = _cache(source, policy)
-    _store(cache, np.concatenate([_load(cache), fine]))
+    store_rows(cache, np.concatenate([fine, load_rows(cache, FINE)]), _AGAIN)
 
 
 def fine_images(images: np.ndarray, contents: np.ndarray) -> np.ndarray:
@@ -85,21 +85,18 @@ def fine_images(images: np.ndarray, contents: np.ndarray) -> np.ndarray:
     return fine
 
 
-def recall(source: Source, images: np.ndarray, fine: np.ndarray) -> None:
+def _recall(source: Source, fine: np.ndarray) -> None:
     """Tell the files of a source what they held, so that one which is touched later is not taken for another."""
     whole, ids = whole_of(source), source.ids(np.arange(len(source)))
     if isinstance(whole, Joined):
         start = 0
         for part in whole.sources:
             mine = (ids >= start) & (ids < start + len(part))
-            recall(Part(part, ids[mine] - start, part.split), images[mine], fine)
+            _recall(Part(part, ids[mine] - start, part.split), fine[mine])
             start += len(part)
-    if not isinstance(whole, Files):
-        return
-    known = np.sort(fine, order="image")
-    at = np.searchsorted(known["image"], images).clip(max=max(len(known) - 1, 0))
-    same = np.flatnonzero((known["image"][at] == images) & (images != UNKNOWN)) if len(known) else at[:0]
-    whole.recall(ids[same], known["content"][at[same]])
+    if isinstance(whole, Files):
+        known = fine["image"] != UNKNOWN
+        whole.recall(ids[known], fine["content"][known])
 
 
 def verify(encoded: Encoded, *, where: str, policy: DecodePolicy) -> None:
@@ -120,39 +117,19 @@ def verify(encoded: Encoded, *, where: str, policy: DecodePolicy) -> None:
 def verify_images(source: Source, policy: DecodePolicy, indices: np.ndarray) -> tuple[dict[int, str], np.ndarray]:
     """Why images cannot be used, by place, without the good ones; and the checksums of all that could be read."""
     failures, contents = {}, np.zeros(len(indices), np.uint32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for place, index in enumerate(map(int, indices)):
-            try:
-                encoded = source.read(index)
-                contents[place] = checksum(encoded)
-                verify(encoded, where=source.where(index), policy=policy)
-            except Exception as error:
-                # Whatever a file does to a decoder, it would do again in the middle of training.
-                failures[index] = reason(error)
+    for place, index in enumerate(map(int, indices)):
+        try:
+            encoded = source.read(index)
+            contents[place] = checksum(encoded)
+            verify(encoded, where=source.where(index), policy=policy)
+        except Exception as error:
+            # Whatever a file does to a decoder, it would do again in the middle of training.
+            failures[index] = reason(error)
     return failures, contents
 
 
 def _cache(source: Source, policy: DecodePolicy) -> Path:
     return cache_folder("checked") / f"{cache_key(2, source.name, policy, PIL.__version__)}.npy"
-
-
-def _load(cache: Path) -> np.ndarray:
-    """Images that were fine; a file that is missing or damaged only means that they are read again."""
-    try:
-        known = np.load(cache, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return np.empty(0, FINE)
-    return known if known.dtype == FINE and known.ndim == 1 else np.empty(0, FINE)
-
-
-def _store(cache: Path, known: np.ndarray) -> None:
-    try:
-        with atomic_file(cache) as temporary:
-            kept = known[np.unique(known["image"], return_index=True)[1]]
-            np.save(temporary, kept[kept["image"] != UNKNOWN], allow_pickle=False)
-    except DiskError as error:
-        notice(f"The files will be checked again next time: {error}")
 
 
 def _error(source: Source, bad: dict[int, str], fix: str) -> DataError:

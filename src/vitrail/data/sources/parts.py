@@ -31,6 +31,10 @@ class PartSpec:
         """Whether all of the split is meant."""
         return self.start is None and self.stop is None
 
+    def cuts(self, length: int) -> bool:
+        """Whether some of so many images are left out."""
+        return (_position(self.start, length, 0), _position(self.stop, length, length)) != (0, length)
+
     def __str__(self) -> str:
         return self.split if self.is_whole else f"{self.split}[{self.start or ''}:{self.stop or ''}]"
 
