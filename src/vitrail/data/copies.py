@@ -42,9 +42,9 @@ _HEAD = 4096
 # Of fewer nobody notices that they are read.
 _WORTH_TELLING = 1000
 _POLICY = DecodePolicy()
-# What is kept of an image, by its identity: how it looks, or the first bytes of its file and all of them.
+# What is kept of an image, by its identity: how it looks, or how long its file is, its first bytes and all of them.
 _SEEN = np.dtype([("image", "u8"), ("record", RECORD)])
-_EQUAL = np.dtype([("image", "u8"), ("head", "u8"), ("content", "u8")])
+_EQUAL = np.dtype([("image", "u8"), ("size", "u8"), ("head", "u8"), ("content", "u8")])
 _KEPT_BYTES = 2**26
 _Key = Callable[[Source, int], int]
 # A source is asked several times, for its parts and for what is held out; it is what it was when it was opened.
@@ -173,7 +173,7 @@ def _exactly(source: Source, images: np.ndarray, advance: Advance | None) -> np.
     for name, key in keys.items():
         told: list[Sequence[int]] = []
         for members in groups:
-            same = _same(source, members, key, None if name == "size" else known[name])
+            same = _same(source, members, key, known[name])
             told += same
             if advance:
                 # Who stands alone is done; those that the last key leaves together are as well.
@@ -186,20 +186,17 @@ def _exactly(source: Source, images: np.ndarray, advance: Advance | None) -> np.
     return np.stack([placed, placed])
 
 
-def _same(source: Source, members: Sequence[int], key: _Key, known: np.ndarray | None) -> list[Sequence[int]]:
+def _same(source: Source, members: Sequence[int], key: _Key, known: np.ndarray) -> list[Sequence[int]]:
     """The members whose key is equal, two or more each; what is `known` is not computed again."""
     same: dict[int, list[int]] = defaultdict(list)
     for index in members:
-        value = 0 if known is None else int(known[index])
-        if not value:
+        if not known[index]:
             try:
-                value = key(*_stored(source, index))
+                known[index] = key(*_stored(source, index))
             except (OSError, ValueError, DataError):
                 # What cannot be read is told where it is read, and is no copy.
                 continue
-            if known is not None:
-                known[index] = value
-        same[value].append(index)
+        same[int(known[index])].append(index)
     return [found for found in same.values() if len(found) > 1]
 
 
