@@ -1,17 +1,23 @@
 """Copies: which are found, what is remembered of them, and that every split has all or none of them."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tests.data.check.scenes import make_folder, scene
 from tests.data.check.test_preflight import Counting, Stored
 from tests.data.pictures import encoded
+from tests.train.tiny_run import quietly
 
+from vitrail.config import DataConfig
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data import copies, open_data
 from vitrail.data.check import preflight
+from vitrail.data.check.origin import identities
 from vitrail.data.copies import copies_of, hold_out_of
 from vitrail.data.open import OpenOptions
 from vitrail.data.pack import PackOptions, pack
@@ -22,6 +28,7 @@ from vitrail.data.sources.parts import parse_part, take_part
 from vitrail.data.sources.source import Arrays, Source
 from vitrail.errors import Notice
 from vitrail.runtime.cache import cache_folder
+from vitrail.train.sources import open_run_data
 
 
 def names(source: Source, groups: np.ndarray) -> list[set[str]]:
@@ -70,6 +77,59 @@ def test_what_was_found_is_remembered_until_a_file_changes(folder, monkeypatch) 
     assert names(again, copies_of(open_folder(folder)).groups) == FOUND[1:]
 
 
+@pytest.mark.parametrize("most", [100, 4])
+def test_only_what_is_new_is_read_and_all_are_counted(folder, monkeypatch, most) -> None:
+    monkeypatch.setattr(copies, "NEAR_UP_TO", most)
+    content, read = Path.open, []
+
+    def opened(path: Path, *words: object, **options: object):
+        if path.suffix in (".jpg", ".png"):
+            read.append(path.name)
+        return content(path, *words, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "open", opened)
+    monkeypatch.setattr(Path, "read_bytes", lambda path: opened(path, "rb").read())
+    first, done = open_folder(folder), []
+    copies_of(first, done.append)
+    assert sum(done) == len(first) and read
+    content_of_new = (folder / "cat" / "0004.jpg").read_bytes()
+    (folder / "dog" / "new.jpg").write_bytes(content_of_new)
+    read.clear()
+    source, done = open_folder(folder), []
+    found = copies_of(source, done.append).groups
+    assert set(read) <= ({"new.jpg"} if most == 100 else {"new.jpg", "0004.jpg"}) and "new.jpg" in read
+    assert sum(done) == len(source)
+    assert {"0004.jpg", "new.jpg"} in names(source, found)
+
+
+def test_a_part_that_is_all_asks_for_no_copies(folder, monkeypatch) -> None:
+    monkeypatch.setattr(copies, "copies_of", None)
+    assert len(open_data(folder, "train[0%:100%]")) == len(open_data(folder))
+
+
+def test_a_script_without_a_main_guard_takes_a_part(folder, tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, warnings\n"
+        "from vitrail.data import open_data\n"
+        "from vitrail.data.check import pool\n"
+        "warnings.simplefilter('ignore')\n"
+        "pool._WORTH_A_POOL = 1\n"
+        "print(len(open_data(sys.argv[1], 'train[:50%]')))\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True, timeout=300)
+    assert done.stderr == "" and 6 <= int(done.stdout) <= 9
+
+
+def test_a_run_looks_for_copies_once(folder, monkeypatch) -> None:
+    asked = []
+    monkeypatch.setattr(copies, "identities", lambda source: asked.append(source) or identities(source))
+    with pytest.warns(Notice, match="groups of copies"):
+        open_run_data(DataConfig(data=str(folder), split="train[:90%]", held_out=0.3), torch.device("cpu"), quietly)
+    assert len(asked) == 1
+
+
 def test_a_record_that_is_damaged_is_made_again(folder) -> None:
     copies_of(open_folder(folder))
     (kept,) = cache_folder("copies").iterdir()
@@ -78,6 +138,7 @@ def test_a_record_that_is_damaged_is_made_again(folder) -> None:
         source = open_folder(folder)
         assert names(source, copies_of(source).groups) == FOUND
     np.save(kept.open("wb"), np.full((2, len(source)), 10**6))
+    source = open_folder(folder)
     assert names(source, copies_of(source).groups) == FOUND
 
 
@@ -93,10 +154,12 @@ def test_what_is_decoded_to_find_copies_is_not_read_again_to_see_whether_it_can_
 
 def test_a_source_that_nobody_knows_is_never_remembered() -> None:
     items = [encoded(scene(number), "PNG") for number in (0, 1, 0)]
-    source = Stored(items)
-    for reads in (3, 6):
-        assert copies_of(source).groups.tolist() == [0, 1, 0]
-        assert source.reads == reads
+    for _ in range(2):
+        source = Stored(items)
+        for _ in range(2):
+            assert copies_of(source).groups.tolist() == [0, 1, 0]
+        # An open source is what it was, also when it is asked again.
+        assert source.reads == 3
     assert not cache_folder("copies").exists()
 
 

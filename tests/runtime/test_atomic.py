@@ -279,7 +279,7 @@ def test_what_was_moved_aside_when_a_process_was_killed_is_put_back(tmp_path: Pa
 
 def test_what_a_killed_process_left_is_removed_where_the_folder_stands(tmp_path: Path):
     before = make_old_folder(tmp_path)
-    for name in (".model.abc", ".model.old.def/model"):
+    for name in (".model.vitrail-0123456789ab-17-abcd_123", ".model.vitrail-0123456789ab-17-abcd_124/model"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.json").write_text("half")
     recover(tmp_path / "model")
@@ -307,7 +307,7 @@ def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path, wri
     # For another place, of a living process, and files of the user: vim's, and one that only looks alike.
     other = tmp_path / left.replace("report", "reports")
     living = tmp_path / re.sub(r"-\d+-", f"-{os.getppid()}-", left)
-    mine = [tmp_path / ".report.html.swp", tmp_path / ".report.html.notes"]
+    mine = [tmp_path / f".report.html.{name}" for name in ("swp", "notes", "original", "original.html", "old.original")]
     for path in (other, living, *mine):
         path.write_text("stays")
     with writer(target) as temporary:
@@ -315,20 +315,20 @@ def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path, wri
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in (target, other, living, *mine)}
 
 
-def test_what_was_left_on_another_machine_or_by_an_older_version_goes_after_a_day(tmp_path: Path):
+def test_what_was_left_on_another_machine_goes_after_a_day_and_what_is_not_ours_never(tmp_path: Path):
     target, long_ago = tmp_path / "report.html", time.time() - 2 * 24 * 3600
-    names = [".report.html.0123456789ab-17-abcd_123.html", ".report.html.abcd_123.html"]
-    for name in names:
+    left, mine = ".report.html.vitrail-0123456789ab-17-abcd_123.html", ".report.html.original"
+    for name in (left, mine):
         (tmp_path / name).write_text("half")
-    os.utime(tmp_path / names[1], (long_ago, long_ago))
+    os.utime(tmp_path / mine, (long_ago, long_ago))
     for _ in range(2):
         with atomic_file(target) as temporary:
             temporary.write_text("new")
-        assert contents(tmp_path) == {"report.html": "new", names[0]: "half"}
-    os.utime(tmp_path / names[0], (long_ago, long_ago))
+        assert contents(tmp_path) == {"report.html": "new", left: "half", mine: "half"}
+    os.utime(tmp_path / left, (long_ago, long_ago))
     with atomic_file(target) as temporary:
         temporary.write_text("new")
-    assert contents(tmp_path) == {"report.html": "new"}
+    assert contents(tmp_path) == {"report.html": "new", mine: "half"}
 
 
 def test_a_write_after_a_kill_in_the_middle_of_the_swap_keeps_the_other_files(
@@ -353,6 +353,8 @@ def test_others_are_not_touched_by_the_recovery(tmp_path: Path):
     (tmp_path / ".models/file").write_text("mine")
     (tmp_path / ".model.txt").write_text("a file of mine")
     (tmp_path / ".other.abc").mkdir()
+    (tmp_path / ".model.original").mkdir()
+    (tmp_path / ".model.original/file").write_text("mine as well")
     before = contents(tmp_path)
     recover(tmp_path / "model")
     recover(tmp_path / "nothing" / "here")

@@ -1,14 +1,17 @@
 """A lock is held by one process, and by no dead one."""
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from vitrail.errors import UsageError
-from vitrail.runtime.lock import is_held, only_one
+from vitrail.errors import DiskError, UsageError
+from vitrail.runtime import lock
+from vitrail.runtime.lock import MovedFolder, is_held, only_one, watched
 
 
 def test_the_second_is_told(tmp_path: Path) -> None:
@@ -74,3 +77,36 @@ def test_who_only_looks_neither_waits_nor_writes(tmp_path: Path) -> None:
     assert not is_held(path)
     path.touch()
     assert not is_held(path)
+
+
+def test_a_folder_that_cannot_be_looked_at_for_a_moment_was_not_removed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(lock, "_PAUSES", (0.0, 0.0))
+    look, fails = Path.stat, []
+
+    def failing(path: Path, **options: bool) -> os.stat_result:
+        if path == tmp_path / "run" and fails:
+            raise OSError(fails.pop(), "no answer")
+        return look(path, **options)
+
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(Path, "stat", failing)
+    with watched(tmp_path / "run") as hold:
+        for code in (errno.EIO, errno.ESTALE):
+            fails[:] = [code] * 2
+            hold.ensure_in_place()
+        fails[:] = [errno.EIO] * 3
+        with pytest.raises(DiskError, match="no answer") as caught:
+            hold.ensure_in_place()
+        assert not isinstance(caught.value, MovedFolder)
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(MovedFolder, match="removed"):
+            hold.ensure_in_place()
+
+
+def test_a_disk_that_cannot_lock_is_not_a_process_at_work(tmp_path: Path, monkeypatch) -> None:
+    def refuse(*_words: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock.fcntl, "lockf", refuse)
+    with pytest.raises(DiskError, match="No locks available"), only_one(tmp_path / "lock", busy="busy"):
+        pass

@@ -161,6 +161,20 @@ def test_an_image_that_another_takes_the_place_of_is_noticed(how, workers, own_i
         assert resumed(folder).progress.step >= 8
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_images_that_are_only_touched_stop_no_run(workers, own_images, tmp_path):
+    wanted, folder = tmp_path / "wanted", tmp_path / "run"
+    trained(started(config(own_images, epochs=4), wanted), wanted)
+
+    def touch_all(record) -> None:
+        if record.get("step") == 8:
+            for path in own_images.rglob("*.png"):
+                os.utime(path, (1, 1))
+
+    trained(started(config(own_images, epochs=4, workers=workers), folder), folder, touch_all)
+    assert_same_run(folder, wanted)
+
+
 def test_what_was_computed_before_a_file_vanished_is_saved(own_images, tmp_path):
     folder = tmp_path / "run"
     session = started(config(own_images, epochs=4), folder)

@@ -279,3 +279,26 @@ def test_a_run_from_before_copies_were_looked_for_keeps_its_split(tmp_path) -> N
     trained(resumed(tmp_path / "run"), tmp_path / "run")
     assert_same_run(tmp_path / "run", tmp_path / "whole")
     assert listed(tmp_path / "run") == listed(tmp_path / "whole")
+
+
+def test_what_is_written_of_the_images_is_of_those_that_it_goes_on_with(tmp_path) -> None:
+    photos, folder = make_images(tmp_path / "photos"), RunFolder(tmp_path / "run")
+    with pytest.raises(Crash):
+        trained(started(config(photos, epochs=2), folder.path), folder.path, crash_at("train", 8))
+    before = listed(folder.path)
+    for path in photos.glob("*/00*.png"):
+        path.unlink()
+    make_images(tmp_path / "more", per_class=20, first=20)
+    for path in (tmp_path / "more").rglob("*.png"):
+        path.rename(photos / path.parent.name / path.name)
+    session = resumed(folder.path, changed=True)
+    # Nothing is written before the lock is held.
+    assert listed(folder.path) == before
+    with pytest.raises(Crash):
+        trained(session, folder.path, crash_at("train", 9))
+    held = session.data.held_out
+    assert held is not None
+    assert [where for where, _ in listed(folder.path)[1:]] == [held.where(index) for index in range(len(held))]
+    record = read_run(folder)
+    assert record.counts == counts(session.data) == {"train": 79, "held-out": 9}
+    assert record.digest == session.digest

@@ -1,5 +1,7 @@
 """From what a person types after --data to a source of images."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from vitrail.data.sources.parts import PartSpec, parse_part, take_part
 from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import canonical_split
 from vitrail.errors import DataError, UsageError, notice
+
+Watch = Callable[[Source], AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,8 @@ class OpenOptions:
     """Whether a folder is read as class folders, or as images of which nothing is known."""
     copies: CopiesKept = "together"
     """Whether a part such as "train[:98%]" has all copies of an image or none of them."""
+    watch: Watch | None = None
+    """Shows how far the search for copies has come."""
 
 
 def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | None = None) -> Source:
@@ -47,11 +53,12 @@ def open_data(data: str | Path, split: str = "train", *, options: OpenOptions | 
 
 
 def _taken(source: Source, part: PartSpec, options: OpenOptions) -> Source:
-    if options.copies == "apart":
+    if options.copies == "apart" or not part.cuts(len(source)):
         return take_part(source, part)
     from vitrail.data.copies import copies_of
 
-    copies = copies_of(source)
+    with nullcontext() if options.watch is None else options.watch(source) as advance:
+        copies = copies_of(source, advance)
     for note in copies.notes:
         notice(note)
     return take_part(source, part, copies.groups, copies.notes)

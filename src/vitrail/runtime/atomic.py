@@ -65,7 +65,7 @@ def put_in_place(temporary: Path, path: Path) -> None:
     for kept in path.iterdir():
         if not (temporary / kept.name).exists():
             _copy(kept, temporary / kept.name)
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=_signed(path, "old.")))
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=_signed(path)))
     path.rename(aside / path.name)
     try:
         temporary.rename(path)
@@ -80,8 +80,14 @@ def put_in_place(temporary: Path, path: Path) -> None:
 def recover(path: Path) -> None:
     """Put back what `put_in_place` had moved aside when its process was killed, and remove what else it left."""
     for leftover in sorted(path.parent.glob(f".{glob.escape(path.name[:100])}.*")):
-        if leftover.is_dir():
+        if leftover.is_dir() and leftover_of(leftover.name, path.name):
             _clear(leftover, path)
+
+
+def leftover_of(name: str, target: str) -> re.Match[str] | None:
+    """Whether a name is one that is given here to what is being written for `target`, and by whom."""
+    before = f".{target[:100]}."
+    return _LEFTOVER.fullmatch(name[len(before) :]) if name.startswith(before) else None
 
 
 def _clear(leftover: Path, path: Path) -> None:
@@ -93,29 +99,28 @@ def _clear(leftover: Path, path: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def _signed(path: Path, kind: str = "") -> str:
+def _signed(path: Path) -> str:
     """How a temporary name begins: for whom it is, and which process writes it."""
-    return f".{path.name[:100]}.{kind}{_machine()}-{os.getpid()}-"
+    return f".{path.name[:100]}.vitrail-{_machine()}-{os.getpid()}-"
 
 
 def _sweep(path: Path) -> None:
     """Remove what processes that are dead left half written for this very place, never what a living one writes."""
-    before = f".{path.name[:100]}."
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            # In version 0.1 a name did not say who writes.
-            ours = entry.name.startswith(before) and _LEFTOVER.fullmatch(entry.name[len(before) :])
+            ours = leftover_of(entry.name, path.name)
             if ours and _is_dead(ours["machine"], ours["process"], entry):
                 _clear(Path(entry.path), path)
 
 
-_LEFTOVER = re.compile(r"(old\.)?((?P<machine>[0-9a-f]{12})-(?P<process>\d+)-)?[a-z0-9_]{8}(\.[^.]*)?", flags=re.ASCII)
+# Nothing shorter: a person may keep .report.html.original beside a report.
+_LEFTOVER = re.compile(r"vitrail-(?P<machine>[0-9a-f]{12})-(?P<process>\d+)-[a-z0-9_]{8}(\.[^.]*)?", flags=re.ASCII)
 # Seconds after which a file that no living process of this machine is known to write is a leftover.
 _OLD = 24 * 3600
 
 
-def _is_dead(machine: str | None, process: str | None, entry: os.DirEntry[str]) -> bool:
-    if machine == _machine() and process is not None and not _is_alive(int(process)):
+def _is_dead(machine: str, process: str, entry: os.DirEntry[str]) -> bool:
+    if machine == _machine() and not _is_alive(int(process)):
         return True
     # Of another machine, of an earlier start of this one, or of a number that another process has got since.
     return process != str(os.getpid()) and time.time() - entry.stat(follow_symlinks=False).st_mtime > _OLD

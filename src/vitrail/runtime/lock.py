@@ -1,14 +1,17 @@
 """One process at a time, in a folder that stays where it is."""
 
 import contextlib
+import errno
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from vitrail.errors import DiskError, UsageError
+from vitrail.runtime.patience import PATIENCE, may_pass
 
 try:
     import fcntl
@@ -16,6 +19,8 @@ except ImportError:  # Windows has no such locks; two processes that write one t
     fcntl = None
 
 _HELD: set[str] = set()
+# Seconds for which a network drive that cannot be asked is waited for.
+_PAUSES = (PATIENCE, 1.0, 5.0)
 # Of what is read to say who holds a lock; whatever else may stand there is not ours.
 _LONGEST_HOLDER = 300
 
@@ -45,10 +50,17 @@ class Hold:
         """Raise where the folder was moved, replaced or removed: what is written by its old name would be apart."""
         if self.folder is None or self.handle is None:
             return
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(self.handle), self.folder.stat()):
-                return
-        raise MovedFolder(self.folder, _found(self.handle))
+        for pause in (*_PAUSES, None):
+            try:
+                if os.path.samestat(os.fstat(self.handle), self.folder.stat()):
+                    return
+            except OSError as error:
+                if may_pass(error):
+                    if pause is None:
+                        raise DiskError(f"could not be looked at ({error.strerror})", where=str(self.folder)) from None
+                    time.sleep(pause)
+                    continue
+            raise MovedFolder(self.folder, _found(self.handle))
 
 
 def is_held(path: Path) -> bool:
@@ -150,5 +162,7 @@ def _takes(handle: int, path: Path) -> bool:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Who held it may have removed the file after it was opened here; the next one would then hold another.
         return os.path.samestat(os.fstat(handle), path.stat())
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.ENOENT):
+            return False
+        raise DiskError(f"could not be locked ({error.strerror})", where=str(path)) from None

@@ -113,7 +113,7 @@ def _others(images: Source, known: Iterable[Source]) -> Source:
 def _unlike(images: Source, measured: Sequence[Source]) -> Source:
     """The images without copies of those that are measured on: a student would have seen what it is asked."""
     joined = Joined([*map(blind, measured), images], images.split)
-    groups = copies_of(joined).groups
+    groups = copies_of(joined, processes=True).groups
     known = len(joined) - len(images)
     new = ~np.isin(groups[known:], groups[:known])
     gone = int((~new).sum())

@@ -15,7 +15,7 @@ import vitrail
 from vitrail.config import ModelConfig, PeerConfig, RunConfig, from_json, to_json
 from vitrail.data import Source
 from vitrail.errors import DataError, UsageError
-from vitrail.runtime.atomic import atomic_file
+from vitrail.runtime.atomic import atomic_file, leftover_of
 from vitrail.runtime.json_text import json_text
 from vitrail.train.moved import beside
 
@@ -91,7 +91,7 @@ def is_vacant(path: Path) -> bool:
     """Whether nothing in a folder would be lost: it has at most what a start leaves that was killed at once."""
     try:
         names = {entry.name for entry in path.iterdir()}
-        left = {name for name in names if name.startswith(".config.json.")} | {".lock", ".launch"}
+        left = {name for name in names if leftover_of(name, "config.json")} | {".lock", ".launch"}
         return names <= left or (names <= left | {"checkpoints"} and not any((path / "checkpoints").iterdir()))
     except OSError:
         return False

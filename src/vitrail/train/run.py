@@ -13,6 +13,7 @@ from vitrail.train.folder import PartFolder, RunFolder
 from vitrail.train.log import Log, Watcher
 from vitrail.train.loop import Loop
 from vitrail.train.session import Session
+from vitrail.train.start import write_images
 from vitrail.train.stopping import Interrupted, Stopped, Stopping
 from vitrail.train.whole import held
 
@@ -111,6 +112,7 @@ def _tidied(session: Session, folder: RunFolder, log: Log) -> int:
     """Begin with what the checkpoint knows, and nothing that a killed process left half done; counts lost records."""
     _ensure_newest(session, folder)
     recover(folder.model)
+    write_images(session, folder)
     if session.resumed_from is not None:
         checkpoints.clean(folder.checkpoints, session.resumed_from)
     return log.rewind(session.progress.records, session.progress.events)

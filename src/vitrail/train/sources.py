@@ -45,6 +45,7 @@ def open_run_data(config: DataConfig, device: torch.device, checking: Checking, 
         allow_empty=config.allow_empty,
         labelled=config.labelled,
         copies=config.copies,
+        watch=checking,
     )
 
     def opened_if_there(split: str) -> Source | None:
@@ -58,7 +59,7 @@ def open_run_data(config: DataConfig, device: torch.device, checking: Checking, 
             advance = _at_most(len(source), shown)
             if is_split:
                 # Decodes every image, and what it has read need not be read again.
-                copies_of(source, advance)
+                copies_of(source, advance, processes=True)
             fine = preflight(source, policy=DecodePolicy(), skip_bad=config.skip_bad, progress=advance)
         if not len(fine):
             raise DataError("there is no image that can be read", where=f"{source.name}, {source.split}")

@@ -100,12 +100,21 @@ def _write_beginning(session: Session, folder: RunFolder) -> None:
             notes=_notes(session.data),
         ),
     )
-    _list_held_out(session, folder)
 
 
-def _list_held_out(session: Session, folder: RunFolder) -> None:
-    if session.data.held_out is not None and not folder.held_out.exists():
-        write_held_out(folder, session.data.held_out)
+def write_images(session: Session, folder: RunFolder) -> None:
+    """Write down which images the run has now, and which are held out; the lock is held.
+
+    They are others where a run goes on with --allow-changed, or was killed before its first checkpoint.
+    """
+    record, data = read_run(folder), session.data
+    now = replace(record, classes=data.train.classes, digest=session.digest, counts=counts(data), notes=_notes(data))
+    if now != record:
+        write_record(folder, now)
+    if data.held_out is None:
+        folder.held_out.unlink(missing_ok=True)
+    else:
+        write_held_out(folder, data.held_out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +161,6 @@ def resume(
         if found is not None:
             _take_over(session, found, record, allowed)
             session.resumed_from, session.checkpoints = found.path, there
-        if processes.is_first:
-            # A run that was killed at once, or is from before this list, has none.
-            _list_held_out(session, folder)
     ensure_same(session, folder)
     return session
 

@@ -53,8 +53,8 @@ def test_every_image_that_cannot_be_read_is_told(photos, augment):
     source.path(5).write_bytes(source.path(5).read_bytes()[:60])
     source.path(6).unlink()
     chunk = chunk_of(source, prepared(augment))
-    assert [where for where, _ in chunk.failures][:2] == [str(source.path(2)), str(source.path(6))]
-    assert [reason for _, reason in chunk.failures][:2] == [
+    assert [failure.where for failure in chunk.failures][:2] == [str(source.path(2)), str(source.path(6))]
+    assert [failure.came for failure in chunk.failures][:2] == [
         "the file is empty",
         "the file could not be read (No such file or directory)",
     ]
@@ -68,9 +68,9 @@ def test_damage_that_only_decoding_finds(photos):
     path.write_bytes(path.read_bytes()[:-150])
     for decoder in ("pillow", "fast"):
         for augment in (None, AugmentConfig()):
-            ((where, reason),) = chunk_of(source, prepared(augment, decoder=decoder)).failures
-            assert where == str(path)
-            assert reason.startswith("the JPEG data is damaged or cut off (")
+            (failure,) = chunk_of(source, prepared(augment, decoder=decoder)).failures
+            assert failure.where == str(path)
+            assert failure.came.startswith("the JPEG data is damaged or cut off (")
 
 
 @pytest.mark.parametrize("decoder", ["pillow", "fast"])
@@ -80,7 +80,7 @@ def test_the_policy_is_heeded(photos, augment, decoder):
     chunk = chunk_of(open_folder(photos), prepared(augment, decoder=decoder, policy=policy))
     # All but the two of 16 x 16.
     assert len(chunk.failures) == 6
-    assert all(reason.startswith("the header says ") for _, reason in chunk.failures)
+    assert all(failure.came.startswith("the header says ") for failure in chunk.failures)
 
 
 def test_an_image_that_lies_on_its_side(tmp_path):

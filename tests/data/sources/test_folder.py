@@ -1,12 +1,15 @@
 """Class folders as people, archives and desktops leave them."""
 
+import errno
 import os
 import socket
 import time
 import unicodedata
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from tests.data.pictures import encoded, photo
@@ -517,3 +520,35 @@ def test_pictures_beside_the_class_folders_are_told(tmp_path) -> None:
     root = grow(tmp_path, "a/1.jpg", "b/1.jpg", "loose.jpg", "more.png")
     with pytest.warns(Notice, match=r"loose\.jpg and 1 more ignored: beside the class folders"):
         assert len(open_folder(root)) == 2
+
+
+def test_a_look_that_fails_for_a_moment_makes_no_other_data(tmp_path, monkeypatch):
+    source = open_folder(grow(tmp_path / "data", "a/1.jpg", "b/2.jpg"))
+    wanted, look, failed = source.digest(), Path.stat, set()
+
+    def failing(path: Path, **options: bool) -> os.stat_result:
+        if path.suffix == ".jpg" and path not in failed:
+            failed.add(path)
+            raise OSError(errno.ESTALE, "no answer")
+        return look(path, **options)
+
+    monkeypatch.setattr(Path, "stat", failing)
+    monkeypatch.setattr("vitrail.data.sources.files.PATIENCE", 0)
+    assert open_folder(tmp_path / "data").digest() == wanted
+    assert len(failed) == 2
+
+
+def test_a_touched_file_is_told_from_another_where_its_content_is_known(tmp_path):
+    root = grow(tmp_path / "data", "a/1.jpg", "b/2.jpg")
+    source = open_folder(root)
+    source.recall(np.array([0]), np.array([zlib.crc32(JPEG)]))
+    source.digest()
+    for path in root.rglob("*.jpg"):
+        os.utime(path, (1, 1))
+    assert source.read(0) == JPEG
+    with pytest.raises(DataError, match="is not known") as caught:
+        source.read(1)
+    assert "--skip-bad" not in str(caught.value) and "2.jpg" in str(caught.value)
+    (root / "a" / "1.jpg").write_bytes(JPEG[::-1])
+    with pytest.raises(DataError, match=r"1\.jpg.*written anew"):
+        source.read(0)

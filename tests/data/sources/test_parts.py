@@ -270,8 +270,30 @@ def test_copies_with_two_labels_stay_together() -> None:
     assert held.labels.counts().tolist() == [5, 5]
 
 
+def test_a_class_of_copies_of_images_of_another_is_learnt_from() -> None:
+    """Their groups belong to the class of the first image, wherever that stands."""
+    for chosen in range(0, 60, 2):
+        source = images([60, 2], seed=chosen)
+        many, few = (np.flatnonzero(source.labels.values == number) for number in (0, 1))
+        groups = np.arange(62)
+        for one, other in zip(few, many[chosen : chosen + 2], strict=True):
+            groups[[one, other]] = min(one, other)
+        for share in (0.1, 0.3):
+            assert hold_out(source, share, groups)[0].labels.counts()[1] > 0
+
+
+def test_a_class_that_copies_leave_nothing_of_is_named_with_the_way_out() -> None:
+    source = images([10, 10])
+    groups = np.arange(20)
+    pairs, same = (np.flatnonzero(source.labels.values == number) for number in (0, 1))
+    groups[same], groups[pairs[1::2]] = same[0], pairs[::2]
+    with pytest.raises(DataError, match=r"'class 0'.*--copies apart") as caught:
+        hold_out(source, 0.9, groups)
+    assert source.where(int(pairs[0])) in str(caught.value)
+
+
 def test_of_one_picture_alone_nothing_can_be_held_out() -> None:
-    with pytest.raises(DataError, match="all 10 images are copies of one"):
+    with pytest.raises(DataError, match=r"all 10 images are copies of one.*--copies apart"):
         hold_out(images([5, 5]), 0.1, np.zeros(10, np.int64))
 
 

@@ -3,8 +3,9 @@
 import multiprocessing
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
 from multiprocessing.synchronize import Event
@@ -57,10 +58,17 @@ def over_images(
     *,
     policy: DecodePolicy,
     workers: int,
+    threads: bool = False,
     advance: Advance | None = None,
 ) -> Iterator[tuple[Piece, Result]]:
-    """Do the work on every piece and give each result when it is ready, in any order."""
-    results = _in_processes(work, sources, pieces, policy, workers) if workers else _here(work, sources, pieces, policy)
+    """Do the work on every piece, in processes or in threads, and give each result when it is ready, in any order.
+
+    What Pillow warns of is not told: oddities of files that it reads all the same.
+    """
+    if not workers:
+        results = _here(work, sources, pieces, policy)
+    else:
+        results = (_in_threads if threads else _in_processes)(work, sources, pieces, policy, workers)
     for piece, result in results:
         yield piece, result
         if advance:
@@ -71,7 +79,25 @@ def _here(
     work: Work[Result], sources: Sequence[Source], pieces: list[Piece], policy: DecodePolicy
 ) -> Iterator[tuple[Piece, Result]]:
     for piece in pieces:
-        yield piece, work(sources[piece.source], policy, piece.indices)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = work(sources[piece.source], policy, piece.indices)
+        yield piece, result
+
+
+def _in_threads(
+    work: Work[Result], sources: Sequence[Source], pieces: list[Piece], policy: DecodePolicy, workers: int
+) -> Iterator[tuple[Piece, Result]]:
+    def done(piece: Piece) -> Result:
+        return work(sources[piece.source], policy, piece.indices)
+
+    # Around all threads, because there is one list of filters for all of them.
+    with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
+        warnings.simplefilter("ignore")
+        try:
+            yield from zip(pieces, pool.map(done, pieces), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _in_processes(
@@ -139,6 +165,7 @@ def _begin(work: Work[Any], sources: tuple[Source, ...], policy: DecodePolicy, b
     begun.set()
     # Ctrl-C reaches the whole group; the main process decides, and its workers say nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")
 
 
 def _work_on(piece: Piece) -> Any:

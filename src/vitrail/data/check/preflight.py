@@ -1,24 +1,28 @@
 """Is every file readable? The cheap part of a check, which training runs before its first step."""
 
-import warnings
 from pathlib import Path
 
 import numpy as np
 import PIL
 
 from vitrail.config.decoding import DecodePolicy
+from vitrail.data.check.kept import load_rows, rows_of, store_rows
 from vitrail.data.check.origin import UNKNOWN, identities, is_known_good
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
-from vitrail.data.check.scan import reason
+from vitrail.data.check.scan import checksum, reason
 from vitrail.data.decoding.decode import decode, open_image
+from vitrail.data.sources.files import Files
+from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.parts import without
-from vitrail.data.sources.source import Encoded, Source
-from vitrail.errors import DataError, DiskError, notice
-from vitrail.runtime.atomic import atomic_file
+from vitrail.data.sources.source import Encoded, Part, Source, whole_of
+from vitrail.errors import DataError, notice
 from vitrail.runtime.cache import cache_folder, cache_key
 
 _SHOWN = 3
 _SHRINK = 8
+_AGAIN = "The files will be checked again next time"
+FINE = np.dtype([("image", "u8"), ("content", "u4")])
+"""An image that was read to its end: its identity, and the CRC-32 of its file, or 0."""
 
 
 def preflight(
@@ -37,14 +41,14 @@ def preflight(
     if is_known_good(source):
         return source
     cache = _cache(source, policy)
-    images, known = identities(source), _load(cache)
-    fresh = np.flatnonzero((images == UNKNOWN) | ~np.isin(images, known))
+    images, known = identities(source), load_rows(cache, FINE)
+    fresh = np.flatnonzero((images == UNKNOWN) | ~np.isin(images, known["image"]))
     if progress:
         progress(len(source) - len(fresh))
     bad: dict[int, str] = {}
     fine: list[np.ndarray] = [known]
     try:
-        for piece, failures in over_images(
+        for piece, (failures, contents) in over_images(
             verify_images,
             [source],
             pieces_of(0, fresh),
@@ -53,11 +57,13 @@ def preflight(
             advance=progress,
         ):
             bad |= failures
-            fine.append(images[np.setdiff1d(piece.indices, list(failures))])
+            good = ~np.isin(piece.indices, list(failures))
+            fine.append(fine_images(images[piece.indices[good]], contents[good]))
     finally:
         # Also when stopped half-way: what was read need not be read again.
         if len(fine) > 1:
-            _store(cache, np.concatenate(fine))
+            store_rows(cache, np.concatenate(fine), _AGAIN)
+    _recall(source, rows_of(images, np.concatenate(fine)))
     if not bad:
         return source
     if not skip_bad:
@@ -66,10 +72,31 @@ def preflight(
     return without(source, sorted(bad), "they cannot be read (--skip-bad)")
 
 
-def remember_fine(source: Source, policy: DecodePolicy, images: np.ndarray) -> None:
-    """Spare `preflight` the images, by identity, that something else has read to their end."""
+def remember_fine(source: Source, policy: DecodePolicy, fine: np.ndarray) -> None:
+    """Spare `preflight` the images (see `FINE`) that something else has read to their end."""
     cache = _cache(source, policy)
-    _store(cache, np.concatenate([_load(cache), images]))
+    store_rows(cache, np.concatenate([fine, load_rows(cache, FINE)]), _AGAIN)
+
+
+def fine_images(images: np.ndarray, contents: np.ndarray) -> np.ndarray:
+    """What is kept (`FINE`) of images that were read to their end."""
+    fine = np.empty(len(images), FINE)
+    fine["image"], fine["content"] = images, contents
+    return fine
+
+
+def _recall(source: Source, fine: np.ndarray) -> None:
+    """Tell the files of a source what they held, so that one which is touched later is not taken for another."""
+    whole, ids = whole_of(source), source.ids(np.arange(len(source)))
+    if isinstance(whole, Joined):
+        start = 0
+        for part in whole.sources:
+            mine = (ids >= start) & (ids < start + len(part))
+            _recall(Part(part, ids[mine] - start, part.split), fine[mine])
+            start += len(part)
+    if isinstance(whole, Files):
+        known = fine["image"] != UNKNOWN
+        whole.recall(ids[known], fine["content"][known])
 
 
 def verify(encoded: Encoded, *, where: str, policy: DecodePolicy) -> None:
@@ -87,39 +114,22 @@ def verify(encoded: Encoded, *, where: str, policy: DecodePolicy) -> None:
     decode(encoded, where=where, policy=policy)
 
 
-def verify_images(source: Source, policy: DecodePolicy, indices: np.ndarray) -> dict[int, str]:
-    """Why images cannot be used, by place; the good ones are left out."""
-    failures = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for index in map(int, indices):
-            try:
-                verify(source.read(index), where=source.where(index), policy=policy)
-            except Exception as error:
-                # Whatever a file does to a decoder, it would do again in the middle of training.
-                failures[index] = reason(error)
-    return failures
+def verify_images(source: Source, policy: DecodePolicy, indices: np.ndarray) -> tuple[dict[int, str], np.ndarray]:
+    """Why images cannot be used, by place, without the good ones; and the checksums of all that could be read."""
+    failures, contents = {}, np.zeros(len(indices), np.uint32)
+    for place, index in enumerate(map(int, indices)):
+        try:
+            encoded = source.read(index)
+            contents[place] = checksum(encoded)
+            verify(encoded, where=source.where(index), policy=policy)
+        except Exception as error:
+            # Whatever a file does to a decoder, it would do again in the middle of training.
+            failures[index] = reason(error)
+    return failures, contents
 
 
 def _cache(source: Source, policy: DecodePolicy) -> Path:
-    return cache_folder("checked") / f"{cache_key(1, source.name, policy, PIL.__version__)}.npy"
-
-
-def _load(cache: Path) -> np.ndarray:
-    """Images that were fine; a file that is missing or damaged only means that they are read again."""
-    try:
-        known = np.load(cache, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return np.empty(0, np.uint64)
-    return known if known.dtype == np.uint64 and known.ndim == 1 else np.empty(0, np.uint64)
-
-
-def _store(cache: Path, known: np.ndarray) -> None:
-    try:
-        with atomic_file(cache) as temporary:
-            np.save(temporary, np.setdiff1d(known, [UNKNOWN]), allow_pickle=False)
-    except DiskError as error:
-        notice(f"The files will be checked again next time: {error}")
+    return cache_folder("checked") / f"{cache_key(2, source.name, policy, PIL.__version__)}.npy"
 
 
 def _error(source: Source, bad: dict[int, str], fix: str) -> DataError:

@@ -1,6 +1,6 @@
 """Decode every image once and keep a short record of each."""
 
-import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ _GLANCE = (288, 256)
 RECORD = np.dtype(
     [
         ("good", "?"),
+        ("content", "u4"),
         ("format", "u1"),
         ("frames", "u4"),
         ("width", "u4"),
@@ -52,11 +53,13 @@ def scan(
     workers: int | None = None,
     looks: bool = True,
     glance: bool = False,
+    threads: bool = False,
     advance: Advance | None = None,
 ) -> list[Scan]:
     """Decode everything; a file that cannot be decoded is a reason in the result, never an error.
 
-    At a `glance` large JPEGs are reduced while they are decoded, which is enough to find copies.
+    At a `glance` large JPEGs are reduced while they are decoded, which is enough to find copies. Workers are processes,
+    which run the script again that has no main guard, or `threads`, of which many are no faster than two or three.
     """
     scans = [Scan(np.zeros(len(source), RECORD)) for source in sources]
     pieces = [piece for number, source in enumerate(sources) for piece in pieces_of(number, np.arange(len(source)))]
@@ -64,7 +67,7 @@ def scan(
     processes = 0 if all(map(is_in_memory, sources)) else worker_count(workers, sum(map(len, sources)))
     work = records_at_a_glance if glance else records_with_looks if looks else records_without_looks
     for piece, (records, reasons) in over_images(
-        work, sources, pieces, policy=policy, workers=processes, advance=advance
+        work, sources, pieces, policy=policy, workers=processes, threads=threads, advance=advance
     ):
         scans[piece.source].records[piece.indices] = records
         scans[piece.source].reasons |= reasons
@@ -105,17 +108,21 @@ def _records(
 ) -> tuple[np.ndarray, dict[int, str]]:
     records = np.zeros(len(indices), RECORD)
     reasons: dict[int, str] = {}
-    with warnings.catch_warnings():
-        # Pillow warns about oddities of files that it reads all the same.
-        warnings.simplefilter("ignore")
-        for record, index in zip(records, map(int, indices), strict=True):
-            try:
-                decoded = see(source.read(index), source.where(index), policy)
-                _fill(record, decoded, looks(decoded.image))
-            except Exception as error:
-                # A file that makes a decoder fail in an unforeseen way would stop training too, so it is listed.
-                reasons[index] = reason(error)
+    for record, index in zip(records, map(int, indices), strict=True):
+        try:
+            encoded = source.read(index)
+            record["content"] = checksum(encoded)
+            decoded = see(encoded, source.where(index), policy)
+            _fill(record, decoded, looks(decoded.image))
+        except Exception as error:
+            # A file that makes a decoder fail in an unforeseen way would stop training too, so it is listed.
+            reasons[index] = reason(error)
     return records, reasons
+
+
+def checksum(encoded: Encoded) -> int:
+    """The CRC-32 of a file, which tells whether it still is what was read; 0 of pixels that are no file."""
+    return zlib.crc32(encoded) if isinstance(encoded, bytes) else 0
 
 
 def _whole(encoded: Encoded, where: str, policy: DecodePolicy) -> Decoded:

@@ -152,10 +152,10 @@ def _chunks(
     prepare = functools.partial(_prepare, source, preparation)
     for chunk in in_workers(prepare, requests, workers=workers):
         if chunk.failures:
-            (where, reason), *rest = chunk.failures
+            first, *rest = chunk.failures
             more = f" ({len(rest)} more beside it)" if rest else ""
-            fix = "`vitrail data check` lists every bad file; --skip-bad leaves them out."
-            raise DataError(f"{reason}{more}", where=where, fix=fix)
+            fix = first.fix or "`vitrail data check` lists every bad file; --skip-bad leaves them out."
+            raise DataError(f"{first.came}{more}", where=first.where, fix=fix)
         yield chunk
 
 

@@ -21,14 +21,13 @@ from vitrail.data.transforms.augment import augment_bytes
 from vitrail.data.transforms.boxes import Boxes, random_offsets, training_boxes
 from vitrail.data.transforms.fit import Box, crop_room, fit_for_evaluation, fit_for_training
 from vitrail.errors import DataError, UsageError, choose
+from vitrail.runtime.patience import PATIENCE
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 _SIDEWAYS = (5, 6, 7, 8)
 _PNG_ORIENTATION = (b"eXIf", b"Raw profile type exif", b"XML:com.adobe.xmp")
-# A file on a network drive may be gone for a moment.
-_PATIENCE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +86,8 @@ class Chunk:
     epochs: np.ndarray
     images: Tensor | None = None
     """(images, channels, height, width): bytes, or float for an evaluation resize that does not round."""
-    failures: tuple[tuple[str, str], ...] = ()
-    """Where and why an image could not be read."""
+    failures: tuple[DataError, ...] = ()
+    """Where and why images could not be read."""
     left: LeftJpegs | None = None
     """When set, `images` has only the others, in their order, or is none."""
 
@@ -110,7 +109,7 @@ def prepare_chunk(source: Source, picks: Picks, preparation: Preparation) -> Chu
     ids = source.ids(picks.indices)
     # Every tensor costs a round trip between the processes, so that only the large one is one.
     chunk = Chunk(source.labels.targets(picks.indices).numpy(), ids, picks.epochs)
-    failures: list[tuple[str, str]] = []
+    failures: list[DataError] = []
     opened = _each(lambda index: _open(source, int(index), preparation), picks.indices, failures)
     if failures:
         return replace(chunk, failures=tuple(failures))
@@ -127,7 +126,7 @@ def _train(opened: list[_Opened], chunk: Chunk, preparation: Preparation, augmen
     left = [row for row, item in enumerate(opened) if preparation.leave_jpegs and item.jpeg is not None]
     here = sorted(set(range(len(opened))) - set(left))
     images = torch.empty(len(here), preparation.channels, *preparation.size, dtype=torch.uint8)
-    failures: list[tuple[str, str]] = []
+    failures: list[DataError] = []
 
     def fill(place: int) -> None:
         row = here[place]
@@ -157,14 +156,14 @@ def _left(opened: list[_Opened], rows: list[int], boxes: Boxes) -> LeftJpegs:
     )
 
 
-def _each(function: Callable[[Item], Made], items: Iterable[Item], failures: list[tuple[str, str]]) -> list[Made]:
+def _each(function: Callable[[Item], Made], items: Iterable[Item], failures: list[DataError]) -> list[Made]:
     """What `function` makes of each item; an item with a DataError is reported and left out."""
     made = []
     for item in items:
         try:
             made.append(function(item))
         except DataError as error:
-            failures.append((error.where, error.came))
+            failures.append(error)
     return made
 
 
@@ -172,7 +171,8 @@ def _open(source: Source, index: int, preparation: Preparation) -> _Opened:
     try:
         encoded = source.read(index)
     except DataError:
-        time.sleep(_PATIENCE)
+        # A file on a network drive may be gone for a moment.
+        time.sleep(PATIENCE)
         encoded = source.read(index)
     where = source.where(index)
     if isinstance(encoded, np.ndarray):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitrail.data.sources.files import read_whole, shown
+from vitrail.data.sources.files import patient_stat, read_whole, shown
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.source import Encoded, Source
 from vitrail.errors import DataError
@@ -70,7 +70,7 @@ class ArrowRows(Source):
     def _size(self, path: str | None) -> int:
         file = None if path is None else self._file(path)
         try:
-            return -1 if file is None else file.stat().st_size
+            return -1 if file is None else patient_stat(file).st_size
         except OSError:
             return -1
 

@@ -3,7 +3,9 @@
 import errno
 import os
 import stat
+import time
 import unicodedata
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.source import Encoded, Source
 from vitrail.data.sources.strings import Strings
 from vitrail.errors import DataError
+from vitrail.runtime.patience import PATIENCE, may_pass
 
 _LARGEST = 2**30
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
@@ -35,7 +38,8 @@ class Files(Source):
         self._root = str(root)
         self.paths = Strings(paths)
         self._seen: np.ndarray | None = None
-        """Of each file how large it was and when it was written, once it was looked at; 8 bytes, for there are many."""
+        """Of each file how large it was and when it was written, once it was looked at, and the CRC-32 of what it held,
+        once it was read; 12 bytes, for there are many."""
 
     def path(self, index: int) -> Path:
         """The file itself; its name may hold bytes that are no UTF-8."""
@@ -43,9 +47,13 @@ class Files(Source):
 
     def read(self, index: int) -> Encoded:
         path, where = self.path(index), self.where(index)
-        seen = (0, 0) if self._seen is None else tuple(self._seen[index].tolist())
+        size, time, checksum = (0, 0, 0) if self._seen is None else self._seen[index].tolist()
         # Of a file that could not be looked at then, nothing is known.
-        return read_whole(path, where, seen if any(seen) else None)
+        return read_whole(path, where, (size, time, checksum) if size or time else None)
+
+    def recall(self, places: np.ndarray, checksums: np.ndarray) -> None:
+        """Take over what some files held when they were read: one that is only touched later is then known as such."""
+        self._looks()[places, 2] = checksums
 
     def where(self, index: int) -> str:
         return shown(str(self.path(index)))
@@ -54,13 +62,20 @@ class Files(Source):
         seen = np.zeros((len(self.paths), 2), dtype=np.uint32)
         for index, path in enumerate(self.paths):
             try:
-                found = self.path(index).stat()
+                found = patient_stat(self.path(index))
                 size, seen[index] = found.st_size, _writing(found)
             except OSError:
                 size = -1
             yield f"{in_one_spelling(path)}\0{size}".encode("utf-8", "surrogateescape")
         # The first look counts: from then on a file that is written anew is another one.
-        self._seen = seen if self._seen is None else self._seen
+        looks = self._looks()
+        unseen = ~looks[:, :2].any(axis=1)
+        looks[unseen, :2] = seen[unseen]
+
+    def _looks(self) -> np.ndarray:
+        if self._seen is None:
+            self._seen = np.zeros((len(self.paths), 3), dtype=np.uint32)
+        return self._seen
 
 
 def _writing(found: os.stat_result) -> tuple[int, int]:
@@ -68,28 +83,57 @@ def _writing(found: os.stat_result) -> tuple[int, int]:
     return found.st_size % 2**32, (found.st_mtime_ns // 100) % 2**32
 
 
-def read_whole(path: Path, where: str, seen: tuple[int, ...] | None = None) -> bytes:
+def patient_stat(path: Path) -> os.stat_result:
+    """What the system says of a file; an error that may pass is waited for once."""
+    try:
+        return path.stat()
+    except OSError as error:
+        if not may_pass(error):
+            raise
+        time.sleep(PATIENCE)
+        return path.stat()
+
+
+def read_whole(path: Path, where: str, seen: tuple[int, int, int] | None = None) -> bytes:
     """The bytes of an image file; what is no plain file, or far too large for an image, is refused unread.
 
-    `seen` is what `_writing` said before: a file that was written since then is refused as well.
+    `seen` is what `_writing` said before, and the CRC-32 of the content, or 0 where nobody had read it: a file that
+    holds another image since then is refused as well.
     """
     try:
         found = path.stat()
-        now = _writing(found)
-        # Some network drives tell another time whenever they are asked, which says nothing.
-        if seen is not None and seen != now and (seen[0] != now[0] or now == _writing(path.stat())):
-            many = f"{now[0]:,} bytes, as before" if now[0] == seen[0] else f"{seen[0]:,} bytes then, {now[0]:,} now"
-            raise DataError(f"the file was written anew while it was in use ({many})", where=where)
         # A pipe or a device would be read for ever.
         if not stat.S_ISREG(found.st_mode):
             raise DataError("this is no file", wanted="an image", where=where)
         if found.st_size > _LARGEST:
             raise DataError(f"the file has {found.st_size:,} bytes", wanted=f"at most {_LARGEST:,}", where=where)
-        return path.read_bytes()
+        content = path.read_bytes()
+        if seen is not None and seen[:2] != (now := _writing(found)):
+            _ensure_only_touched(path, where, seen, now, content)
+        return content
     except OSError as error:
         raise DataError(_reason(path, error), where=where) from None
     except ValueError as error:
         raise DataError(f"this cannot be the name of a file ({error})", where=where) from None
+
+
+def _ensure_only_touched(
+    path: Path, where: str, seen: tuple[int, int, int], now: tuple[int, int], content: bytes
+) -> None:
+    """Refuse a file that was written since it was seen, unless it holds what it held: a copy or a `touch` of it."""
+    size, _, checksum = seen
+    if size != now[0]:
+        came = f"the file was written anew while it was in use ({size:,} bytes then, {now[0]:,} now)"
+    elif checksum:
+        if zlib.crc32(content) == checksum:
+            return
+        came = f"the file was written anew while it was in use ({size:,} bytes as before, and others)"
+    elif now != _writing(path.stat()):
+        # Some network drives tell another time whenever they are asked, which says nothing.
+        return
+    else:
+        came = "the file was written anew or touched while it was in use, and what it held before is not known"
+    raise DataError(came, where=where, fix="Put back the file that was there, or begin anew with this one.")
 
 
 def state_of(found: os.stat_result) -> tuple[int, int, int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vitrail.data.sources.files import shown
+from vitrail.data.sources.files import patient_stat, shown
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.source import Encoded, Source
 from vitrail.errors import DataError, UsageError
@@ -36,7 +36,7 @@ class Hdf5Images(Source):
 
     def manifest(self) -> Iterable[bytes]:
         path = Path(self._path)
-        yield f"{path.name}\0{path.stat().st_size}".encode()
+        yield f"{path.name}\0{patient_stat(path).st_size}".encode()
 
     def holders(self) -> Iterable[Path]:
         """The file that holds the images."""

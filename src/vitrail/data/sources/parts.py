@@ -13,6 +13,8 @@ from vitrail.runtime.counter import permutation, uniforms
 _SEED = 2010_11929
 _WITHIN_CLASS = 1
 _BETWEEN_CLASSES = 2
+_SHOWN = 3
+_APART = "--copies apart splits as if there were no copies"
 _PATTERN = re.compile(r"(?P<split>[A-Za-z0-9_+]+)(\[(?P<start>\d{1,15}%?)?:(?P<stop>\d{1,15}%?)?\])?")
 
 
@@ -28,6 +30,10 @@ class PartSpec:
     def is_whole(self) -> bool:
         """Whether all of the split is meant."""
         return self.start is None and self.stop is None
+
+    def cuts(self, length: int) -> bool:
+        """Whether some of so many images are left out."""
+        return (_position(self.start, length, 0), _position(self.stop, length, length)) != (0, length)
 
     def __str__(self) -> str:
         return self.split if self.is_whole else f"{self.split}[{self.start or ''}:{self.stop or ''}]"
@@ -85,7 +91,7 @@ def hold_out(
             f"all {len(source):,} images are copies of one",
             wanted="two or more different images to hold some out",
             where=source.name,
-            fix="Measure on a val/ folder of your own.",
+            fix=f"Measure on a val/ folder of your own; {_APART}.",
         )
     counts = source.labels.counts()
     alone = np.flatnonzero(counts == 1)
@@ -100,36 +106,50 @@ def hold_out(
     rest = Part(source, np.sort(order[:cut]), f"{source.split} without {name}", notes)
     unlearnt = np.flatnonzero((counts > 0) & (rest.labels.counts() == 0))
     if not source.labels.is_multi and len(unlearnt):
+        bound = _with_copies(source, int(unlearnt[0]), copies)
+        shown = f"{', '.join(map(source.where, bound[:_SHOWN]))}{', ...' if len(bound) > _SHOWN else ''}"
         raise DataError(
             f"holding out {name} leaves no image of the class {source.classes[int(unlearnt[0])]!r} to learn from",
             wanted="a smaller share",
             where=source.name,
+            fix=f"Some of its images have copies that are kept with them ({shown}); {_APART}." if len(bound) else "",
         )
     return rest, Part(source, np.sort(order[cut:]), f"{source.split}, held-out {name}", notes)
+
+
+def _with_copies(source: Source, number: int, copies: np.ndarray | None) -> list[int]:
+    """The images of a class that others are kept together with."""
+    if copies is None:
+        return []
+    return np.flatnonzero((source.labels.values == number) & (np.bincount(copies)[copies] > 1)).tolist()
 
 
 def spread_order(source: Source, copies: np.ndarray | None = None) -> np.ndarray:
     """An order of the images whose every stretch is balanced: the k-th of a class's n images stands at (k + u) / n.
 
     Images that share a number of `copies` (the place of the first of them) stand side by side, where that one stands;
-    more than half of a class stands in front, where it is learnt from. Without copies they change nothing.
+    more than half of a class stands in front, where it is learnt from, and so does some of a class that has only copies
+    of images of others. Without copies they change nothing.
     """
     everything = np.arange(len(source))
     groups = everything if copies is None else copies
     shuffled = permutation(_SEED, _WITHIN_CLASS, 0, len(source))
     firsts = shuffled[groups[shuffled] == shuffled]
     if not source.labels.is_multi:
-        firsts = firsts[np.argsort(_places(source, firsts, np.bincount(groups)[firsts]), kind="stable")]
+        firsts = firsts[np.argsort(_places(source, firsts, groups), kind="stable")]
     place = np.empty(len(source), dtype=np.int64)
     place[firsts] = np.arange(len(firsts))
     return np.argsort(place[groups], kind="stable")
 
 
-def _places(source: Source, firsts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def _places(source: Source, firsts: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Where each group stands among those of its class, from 0 to 1; the first image says which class that is."""
-    classes = source.labels.values[firsts]
+    labels, sizes = source.labels.values, np.bincount(groups)[firsts]
+    classes = labels[firsts]
     counts = np.bincount(classes, sizes, minlength=source.labels.num_classes).astype(np.int64)
     is_most = (sizes > 1) & (2 * sizes > counts[classes])
+    for number in np.flatnonzero((source.labels.counts() > 0) & (counts == 0)):
+        is_most |= firsts == np.bincount(groups[labels == number]).argmax()
     by_class = np.lexsort((~is_most, classes))
     before = np.concatenate([[0], np.cumsum(counts)[:-1]])
     rank = np.empty(len(firsts), dtype=np.int64)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vitrail.data.sources.files import shown
+from vitrail.data.sources.files import patient_stat, shown
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.source import Encoded, Source
 from vitrail.data.sources.strings import Ids
@@ -57,7 +57,7 @@ class Slices(Source):
 
     def manifest(self) -> Iterable[bytes]:
         for path in map(Path, self.stretches.files):
-            yield f"{path.name}\0{path.stat().st_size}".encode()
+            yield f"{path.name}\0{patient_stat(path).st_size}".encode()
         yield self.stretches.file.tobytes()
         yield self.stretches.start.tobytes()
 
