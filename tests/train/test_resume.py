@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import hashlib
 import os
 import random
 import re
@@ -258,9 +259,25 @@ def test_a_run_on_copies_goes_on_with_the_same_split(tmp_path) -> None:
     assert_same_run(tmp_path / "run", tmp_path / "whole")
     assert (tmp_path / "run" / "held_out.csv").read_bytes() == held
     where, *images = listed(tmp_path / "run")
-    assert where == ["where", "label"] and len(images) == counts(again.data)["held-out"]
-    assert all(Path(path).parent.name == label and Path(path).is_file() for path, label in images)
+    assert where == ["where", "label", "sha256"] and len(images) == counts(again.data)["held-out"]
+    assert all(Path(path).parent.name == label for path, label, _ in images)
+    assert all(hashlib.sha256(Path(path).read_bytes()).hexdigest() == found for path, _, found in images)
     assert "24 groups of copies (48 images)" in " ".join(read_run(RunFolder(tmp_path / "run")).notes)
+
+
+def test_a_run_that_goes_on_with_other_data_lists_only_what_it_never_learnt_from(tmp_path) -> None:
+    photos = make_images(tmp_path / "photos", per_class=20)
+    with pytest.raises(Crash):
+        trained(started(config(photos, epochs=2), tmp_path / "run"), tmp_path / "run", crash_at("train", 8))
+    (_, *before) = listed(tmp_path / "run")
+    for file in sorted(photos.rglob("00[0-7].png")):
+        file.unlink()
+    again = resumed(tmp_path / "run", changed=True)
+    held = again.data.held_out
+    assert held is not None
+    now = {held.where(index) for index in range(len(held))}
+    (_, *after) = listed(tmp_path / "run")
+    assert after == [row for row in before if row[0] in now] and len(after) < len(now)
 
 
 def test_a_run_from_before_copies_were_looked_for_keeps_its_split(tmp_path) -> None:

@@ -26,9 +26,9 @@ from vitrail.train.folder import (
     differences,
     read_run,
     versions,
-    write_held_out,
     write_record,
 )
+from vitrail.train.held_out import list_held_out
 from vitrail.train.length import micro_batch, total_steps
 from vitrail.train.memory import first_micro_batch, smallest_piece
 from vitrail.train.moved import beside
@@ -100,12 +100,7 @@ def _write_beginning(session: Session, folder: RunFolder) -> None:
             notes=_notes(session.data),
         ),
     )
-    _list_held_out(session, folder)
-
-
-def _list_held_out(session: Session, folder: RunFolder) -> None:
-    if session.data.held_out is not None and not folder.held_out.exists():
-        write_held_out(folder, session.data.held_out)
+    list_held_out(folder, session.data, is_begun=False, is_same=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +149,7 @@ def resume(
             session.resumed_from, session.checkpoints = found.path, there
         if processes.is_first:
             # A run that was killed at once, or is from before this list, has none.
-            _list_held_out(session, folder)
+            list_held_out(folder, data, is_begun=found is not None, is_same=session.digest == record.digest)
     ensure_same(session, folder)
     return session
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vitrail.data.sources.source import Part, Source
+from vitrail.data.sources.splits import canonical_split
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.counter import permutation, uniforms
 
@@ -43,6 +44,11 @@ def parse_part(text: str) -> PartSpec:
         if end and end.endswith("%") and int(end[:-1]) > 100:
             raise UsageError(f"the split is {text!r}", wanted="at most 100%")
     return part
+
+
+def splits_of(text: str) -> set[str]:
+    """The splits that images are taken from: "train+validation[:90%]" is of train and val."""
+    return {canonical_split(name) for name in parse_part(text).split.split("+")}
 
 
 def take_part(source: Source, part: PartSpec, copies: np.ndarray | None = None, notes: tuple[str, ...] = ()) -> Source:
