@@ -35,6 +35,7 @@ from tests.train.tiny_run import (
 )
 
 from vitrail.config import RunConfig
+from vitrail.errors import UsageError
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import RunFolder, read_run
 from vitrail.train.log import Record, Watcher
@@ -280,6 +281,16 @@ def test_a_run_that_goes_on_with_other_data_lists_only_what_it_never_learnt_from
     assert after == [row for row in before if row[0] in now] and len(after) < len(now)
 
 
+def test_a_run_that_splits_copies_is_no_run_that_keeps_them_together(tmp_path) -> None:
+    settings = config(make_images(tmp_path / "photos"), epochs=2)
+    apart = replace(settings, data=replace(settings.data, copies="apart"))
+    started(apart, tmp_path / "run")
+    begun = read_run(RunFolder(tmp_path / "run")).config
+    refuse_other(RunFolder(tmp_path / "run"), begun)
+    with pytest.raises(UsageError, match=r'data.copies: "apart", now "together"'):
+        refuse_other(RunFolder(tmp_path / "run"), replace(begun, data=replace(begun.data, copies="together")))
+
+
 def test_a_run_from_before_copies_were_looked_for_keeps_its_split(tmp_path) -> None:
     settings = config(twice(tmp_path / "photos", per_class=6), epochs=2)
     before = replace(settings, data=replace(settings.data, copies="apart"))
@@ -292,7 +303,10 @@ def test_a_run_from_before_copies_were_looked_for_keeps_its_split(tmp_path) -> N
     assert '"copies"' not in folder.config.read_text(encoding="utf-8")
     folder.held_out.unlink()
     # The same command given again goes on with it.
-    refuse_other(folder, replace(settings, train=read_run(folder).config.train))
+    again = replace(settings, train=read_run(folder).config.train)
+    refuse_other(folder, again)
+    with pytest.raises(UsageError, match=r'data.copies: "apart", now "together"'):
+        refuse_other(folder, again, copies_given=True)
     trained(resumed(tmp_path / "run"), tmp_path / "run")
     assert_same_run(tmp_path / "run", tmp_path / "whole")
     assert listed(tmp_path / "run") == listed(tmp_path / "whole")

@@ -223,7 +223,7 @@ def start(options: Options, chosen: Recipe, words: Sequence[str] = ()) -> None:
         with processes.together():
             config = _config(dataclasses.replace(options, data=where), chosen, words, data.train, device)
             if before is not None:
-                refuse_other(RunFolder(Path(before)), config)
+                refuse_other(RunFolder(Path(before)), config, copies_given=is_given("--copies", words))
         if before is not None:
             there = Resume(
                 resume=Path(before), workers=where.workers, root=where.root, micro_batch=config.train.micro_batch
