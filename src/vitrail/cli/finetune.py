@@ -34,7 +34,7 @@ def run_words(words: Sequence[str]) -> None:
         with told_once():
             _resume(tyro.cli(Resume, args=list(words), prog="vitrail finetune"))
         return
-    source, rest = positional(words)
+    source, rest = positional(Options, words)
     rest = with_short_names(rest)
     refuse_derived(rest)
     if {"-h", "--help"} & set(rest):

@@ -137,7 +137,7 @@ def run_words(words: Sequence[str]) -> None:
         refuse_changes(words, in_processes=False)
         _resume(tyro.cli(Resume, args=list(words), prog="vitrail selftrain"))
         return
-    teacher, rest = positional(words)
+    teacher, rest = positional(Options, words)
     rest = [_SHORT.get(word, word) for word in with_short_names(rest)]
     refuse_derived(rest)
     if {"-h", "--help"} & set(rest):
