@@ -48,14 +48,11 @@ def list_held_out(folder: RunFolder, data: RunData, *, is_begun: bool, is_same: 
     A run that has begun and goes on with other data may have learnt from what is held out now: listed stays what was
     never learnt from.
     """
-    known = read_held_out(folder) if is_begun else None
-    if is_same and known is not None:
-        return
-    rows = _rows(data)
     if is_begun and not is_same:
-        rows = [row for row in rows if row in (known or [])]
-    if rows or folder.held_out.exists() or (is_begun and not is_same):
-        _write(folder, rows)
+        known = set(read_held_out(folder) or ())
+        _write(folder, [row for row in _rows(data) if row in known])
+    elif data.held_out is not None and not (is_begun and folder.held_out.exists()):
+        _write(folder, _rows(data))
 
 
 def read_held_out(folder: RunFolder) -> list[HeldOut] | None:
@@ -99,7 +96,7 @@ def _write(folder: RunFolder, rows: Iterable[HeldOut]) -> None:
     with atomic_file(folder.held_out) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(field.name for field in fields(HeldOut))
-        writer.writerows(map(astuple, rows))
+        writer.writerows(astuple(row) for row in rows)
 
 
 def held_out_of(folder: RunFolder) -> Source:
