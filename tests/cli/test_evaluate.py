@@ -21,6 +21,7 @@ import vitrail
 from vitrail.cli import evaluate, main
 from vitrail.cli.evaluate import summarised
 from vitrail.config import preset
+from vitrail.data.sources.taught import Lesson, Origin, TaughtRecord, write_taught
 from vitrail.errors import DiskError
 from vitrail.report.evaluation_folder import EvaluationFolder
 
@@ -532,3 +533,18 @@ def test_a_val_part_that_was_learnt_from_is_not_measured_as_if_it_were_not(capsy
     capsys.readouterr()
     found = result(capsys, "runs/all", "--data", "both")["data"]
     assert (found["images"], found["split"]) == (8, "val, held-out")
+
+
+def test_a_student_has_learnt_from_what_its_teacher_was_given(tmp_path) -> None:
+    make_images(tmp_path / "plain", per_class=3)
+    for name in ("lesson", "loose"):
+        (tmp_path / name).mkdir()
+    labelled, unlabelled = (
+        Origin(data=str((tmp_path / name).resolve()), split="train", digest="") for name in ("plain", "loose")
+    )
+    nothing = np.empty(0, np.int64)
+    record = TaughtRecord(classes=CLASSES, labelled=labelled, unlabelled=unlabelled, lineage={})
+    write_taught(tmp_path / "lesson", record, Lesson(learnt=nothing, held_out=nothing, taught=nothing, classes=nothing))
+    student = evaluate.Look("student", {"data": f"taught:{tmp_path / 'lesson'}", "split": "train"}, lambda _: None)
+    assert evaluate._learners([student], "plain") == evaluate._learners([student], "loose") == ["student"]
+    assert evaluate._learners([student], "lesson") == []
