@@ -1,5 +1,6 @@
 """`vitrail evaluate` as it is typed: what it says, writes, refuses, and keeps when something fails."""
 
+import csv
 import json
 import os
 import shlex
@@ -20,6 +21,7 @@ import vitrail
 from vitrail.cli import evaluate, main
 from vitrail.cli.evaluate import summarised
 from vitrail.config import preset
+from vitrail.data.sources.taught import Lesson, Origin, TaughtRecord, write_taught
 from vitrail.errors import DiskError
 from vitrail.report.evaluation_folder import EvaluationFolder
 
@@ -456,3 +458,93 @@ def test_one_model_has_no_summary() -> None:
     assert summarised([{"top1": {"share": 0.5}, "loss": 1.0}]) is None
     found = summarised([{"loss": 1.0}, {"loss": 2.0, "top1": {"share": 0.5}}])
     assert found is not None and set(found) == {"loss"}, "a mean is over all models or none"
+
+
+def trained_on_plain(folder: Path) -> list[str]:
+    """A run that held some images of `plain` out, and which they are."""
+    make_images(folder / "plain", per_class=10)
+    words = ["train", "vit-digits", "--data", "plain", "--held-out", "0.25", "--epochs", "1", "--workers", "0"]
+    assert main([*words, "--name", "held", "--device", "cpu"]) == 0
+    with Path("runs/held/held_out.csv").open(encoding="utf-8", newline="") as file:
+        return sorted(row["where"] for row in csv.DictReader(file))
+
+
+def measured_on(monkeypatch) -> list[str]:
+    """Where the images lie that are measured from now on."""
+    seen: list[str] = []
+    once = evaluate.preflight
+
+    def noted(source, **how):
+        seen[:] = sorted(source.where(index) for index in range(len(source)))
+        return once(source, **how)
+
+    monkeypatch.setattr(evaluate, "preflight", noted)
+    return seen
+
+
+def test_of_a_folder_that_has_grown_what_was_held_out_then_is_measured(capsys, tmp_path, monkeypatch) -> None:
+    held = trained_on_plain(tmp_path)
+    for number, name in enumerate(CLASSES):
+        for index in range(15):
+            pixels = np.random.default_rng([7, number, index]).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "plain" / name / f"a{index}.png")
+    capsys.readouterr()
+    seen = measured_on(monkeypatch)
+    assert result(capsys, "runs/held", "--data", "plain")["data"]["images"] == len(held)
+    assert seen == held
+
+
+def test_held_out_images_that_are_gone_or_others_are_not_replaced_by_what_was_learnt(capsys, tmp_path) -> None:
+    held = trained_on_plain(tmp_path)
+    capsys.readouterr()
+    last = Path(held[-1])
+    learnt = next(file for file in sorted(last.parent.iterdir()) if str(file) not in held)
+    kept = last.read_bytes()
+    for content in (learnt.read_bytes(), None):
+        last.write_bytes(content) if content else last.unlink()
+        error, _ = failure(capsys, 3, "runs/held", "--data", "plain")
+        assert f"1 of the {len(held)} images" in error and str(last) in error and "--split train" in error
+    last.write_bytes(kept)
+    assert result(capsys, "runs/held", "--data", "plain")["data"]["images"] == len(held)
+
+
+def test_a_run_without_a_list_splits_again_only_what_has_not_changed(capsys, tmp_path, monkeypatch) -> None:
+    held = trained_on_plain(tmp_path)
+    # As version 0.1 left it.
+    Path("runs/held/held_out.csv").unlink()
+    record = Path("runs/held/config.json")
+    values = json.loads(record.read_text(encoding="utf-8"))
+    del values["config"]["data"]["copies"]
+    record.write_text(json.dumps(values), encoding="utf-8")
+    capsys.readouterr()
+    seen = measured_on(monkeypatch)
+    assert result(capsys, "runs/held", "--data", "plain")["data"]["images"] == len(held)
+    assert seen == held
+    Path(held[0]).rename(Path(held[0]).with_name("other.png"))
+    error, _ = failure(capsys, 3, "runs/held", "--data", "plain")
+    assert "changed" in error and "cannot be told" in error
+
+
+def test_a_val_part_that_was_learnt_from_is_not_measured_as_if_it_were_not(capsys, tmp_path) -> None:
+    make_images(tmp_path / "both/train", per_class=2)
+    make_images(tmp_path / "both/val", per_class=8, first=50)
+    words = ["--split", "val", "--held-out", "0.25", "--epochs", "1", "--workers", "0", "--name", "all"]
+    assert main(["train", "vit-digits", "--data", "both", *words, "--device", "cpu"]) == 0
+    capsys.readouterr()
+    found = result(capsys, "runs/all", "--data", "both")["data"]
+    assert (found["images"], found["split"]) == (8, "val, held-out")
+
+
+def test_a_student_has_learnt_from_what_its_teacher_was_given(tmp_path) -> None:
+    make_images(tmp_path / "plain", per_class=3)
+    for name in ("lesson", "loose"):
+        (tmp_path / name).mkdir()
+    labelled, unlabelled = (
+        Origin(data=str((tmp_path / name).resolve()), split="train", digest="") for name in ("plain", "loose")
+    )
+    nothing = np.empty(0, np.int64)
+    record = TaughtRecord(classes=CLASSES, labelled=labelled, unlabelled=unlabelled, lineage={})
+    write_taught(tmp_path / "lesson", record, Lesson(learnt=nothing, held_out=nothing, taught=nothing, classes=nothing))
+    student = evaluate.Look("student", {"data": f"taught:{tmp_path / 'lesson'}", "split": "train"}, lambda _: None)
+    assert evaluate._learners([student], "plain") == evaluate._learners([student], "loose") == ["student"]
+    assert evaluate._learners([student], "lesson") == []

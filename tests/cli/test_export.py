@@ -74,7 +74,7 @@ def test_a_run_without_labels_is_compared_on_its_own_images(place, capsys) -> No
     printed = capsys.readouterr()
     assert "cannot be opened" not in printed.err
     out = " ".join(printed.out.split())
-    assert f"compared with torch: 3 train, held-out 10% images of {flat.resolve()} and 61 crops" in out
+    assert f"compared with torch: 3 train, held-out images of {flat.resolve()} and 61 crops" in out
     assert "largest difference of a feature" in out and "first class" not in out
     assert out.endswith("next: vitrail predict runs/m/exports/model.pt2 photo.jpg --embed features.npz")
     for card in ("runs/m/exports/README.md", "runs/m/model/README.md"):

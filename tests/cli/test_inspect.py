@@ -209,15 +209,13 @@ def test_nothing_is_written_into_the_data_that_the_model_was_trained_on(place, c
 def test_a_wrong_name_is_told_before_torch_is_loaded(place) -> None:
     program = (
         "import sys; from vitrail.cli import main\n"
-        "for words in (['model', '--figures', 'rolout'], ['model', 'nowhere.jpg'], ['model', 'notes.txt'],"
+        "for words in (['model', '--figures', 'rolout'], ['model', 'nowhere.jpg'],"
         " ['model', 'photos', '--out', 'photos/x']):\n"
         "    assert main(['inspect', *words]) in (2, 3)\n"
         "assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules\n"
     )
-    (place / "notes.txt").write_text("no picture", encoding="utf-8")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "notes.txt: the content is no image we read" in done.stderr
 
 
 def test_an_image_that_cannot_be_read_is_left_out_and_told_once(place, capsys) -> None:
@@ -290,3 +288,17 @@ def test_a_run_without_a_model_is_shown_by_its_last_checkpoint(place, capsys) ->
     (next(folder.checkpoints.glob("step-*")) / "state.json").unlink()
     assert main(list(words)) == 3
     assert "none of its checkpoints can be read" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_a_model_is_told_before_an_image_is_read(place, capsys, monkeypatch) -> None:
+    bare = vitrail.load_model("model")
+    bare.preprocessing = None
+    vitrail.save_model(bare, "bare")
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("an image was read")
+
+    monkeypatch.setattr("vitrail.cli.inspect.preflight", read)
+    for model, code, told in (("bare", 2, "--preprocessing"), ("gone", 3, "no such file")):
+        assert main(["inspect", model, "photos/test"]) == code
+        assert told in capsys.readouterr().err

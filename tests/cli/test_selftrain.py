@@ -13,6 +13,7 @@ from tests.report.reader import Reader
 from tests.selftrain.small import teacher_folder
 from tests.train.tiny_run import CLASSES, make_images
 
+import vitrail
 from vitrail import load_model
 from vitrail.cli import main
 from vitrail.data.sources.source import Arrays
@@ -235,3 +236,18 @@ def test_a_second_start_before_the_first_has_written_its_plan_writes_nothing(tra
     assert main(words) == 3
     assert second == [2]
     assert "another process is working on" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_the_teacher_is_told_before_an_image_is_read(here, capsys, monkeypatch) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("an image was read")
+
+    make_images(here / "photos", per_class=6)
+    make_images(here / "loose", per_class=2)
+    bare = vitrail.load_model(teacher_folder(here / "bare"))
+    bare.preprocessing = None
+    vitrail.save_model(bare, here / "bare")
+    monkeypatch.setattr("vitrail.selftrain.sets.open_run_data", read)
+    for teacher, told in (("bare", "--preprocessing"), ("gone", "no such file")):
+        assert main(["selftrain", teacher, "--data", "photos", "--unlabelled", "loose", "--device", "cpu"]) in (2, 3)
+        assert told in capsys.readouterr().err

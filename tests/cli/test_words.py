@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vitrail.cli import evaluate, fewshot, inspect, knn, predict, probe, report, transfer
+from vitrail.cli import evaluate, fewshot, inspect, knn, predict, probe, report, train, transfer
 from vitrail.cli.words import (
     SHORT_NAMES,
     ensure_plain_name,
@@ -23,13 +23,18 @@ from vitrail.errors import UsageError
     ("words", "name", "rest"),
     [
         (["vit-digits", "--lr", "1"], "vit-digits", ["--lr", "1"]),
-        (["--lr", "1", "vit-digits"], None, ["--lr", "1", "vit-digits"]),
+        (["--lr", "1", "vit-digits"], "vit-digits", ["--lr", "1"]),
+        (["--no-compile", "--train.epochs", "2", "vit-digits"], "vit-digits", ["--no-compile", "--train.epochs", "2"]),
+        (["--lr", "1", "--", "vit-digits"], "vit-digits", ["--lr", "1"]),
+        # Of which it is not known how many words it takes.
+        (["--model.patch-size", "4", "4"], None, ["--model.patch-size", "4", "4"]),
+        (["--lr", "1"], None, ["--lr", "1"]),
         (["-h"], None, ["-h"]),
         ([], None, []),
     ],
 )
-def test_the_first_word_is_positional_when_it_is_no_option(words, name, rest) -> None:
-    assert positional(words) == (name, rest)
+def test_the_word_that_belongs_to_no_option_is_positional(words, name, rest) -> None:
+    assert positional(train.Options, words) == (name, rest)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +168,7 @@ def test_a_value_that_does_not_fit_is_told_in_words(words, metavar, told) -> Non
         (knn.run, "M --k 1 20 N --json O --data D E", "M N O --k 1 20 --json --data D E"),
         (fewshot.run, "--shots 1 5 M --fresh N", "M N --shots 1 5 --fresh"),
         (probe.run, "--l2 0.1 M --device cpu N", "M N --l2 0.1 --device cpu"),
+        (inspect.Options, "--json -- M a", "M a --json"),
         (transfer.Options, "--skip-missing M --name x N --data D E", "M N --skip-missing --name x --data D E"),
     ],
 )
@@ -170,6 +176,17 @@ def test_options_may_stand_anywhere(kind, typed, wanted) -> None:
     assert in_front(kind, typed.split()) == wanted.split()
     # Where they stand already as they should, nothing moves.
     assert in_front(kind, wanted.split()) == wanted.split()
+
+
+def test_behind_a_bare_dash_names_may_begin_like_options() -> None:
+    assert in_front(predict.Options, ["M", "--top", "1", "--", "-x.png"]) == ["--top", "1", "--", "M", "-x.png"]
+
+
+def test_of_an_option_that_was_typed_twice_the_last_counts() -> None:
+    words = ["--data", "a", "--data", "b"]
+    assert typed_value("--data", words) == "b"
+    assert "--data is 'b';" in str(told_value("--data", "INT", words))
+    assert "--epochs is 'two';" in str(told_value("--train.epochs", "INT", ["--epochs", "two", "vit-digits"], 1))
 
 
 def test_of_options_that_are_not_known_every_word_may_belong_to_one() -> None:

@@ -1,5 +1,9 @@
 """Which output is which class: names decide, numbers only where there are no names, and nothing is guessed."""
 
+import warnings
+from collections import defaultdict
+from importlib.resources import files
+
 import numpy as np
 import pytest
 
@@ -133,8 +137,68 @@ def test_a_name_of_two_classes_is_met() -> None:
     # Where the other one is there as well, it is clear.
     both = match_classes(source(("crane", "crane bird")), imagenet_classes(), 1000, "model")
     assert both.source.labels.values.tolist() == [517, 134]
-    swimsuits = match_classes(source(("maillot", "n03710637")), imagenet_classes(), 1000, "model")
+    with pytest.warns(Notice, match=r"'maillot' for n03710721"):
+        swimsuits = match_classes(source(("maillot", "n03710637")), imagenet_classes(), 1000, "model")
     assert swimsuits.source.labels.values.tolist() == [639, 638]
+
+
+def test_only_what_is_none_of_imagenets_classes_is_named_as_unknown() -> None:
+    names = ("Tinca_tinca", "n01443537", "unicorn", "puma")
+    with pytest.raises(DataError, match=r"1 of the 4 classes .* unknown to the model: 'unicorn';"):
+        match_classes(source(names), imagenet_classes(), 1000, "model", is_said=True)
+
+
+def test_two_names_of_one_class_are_counted_as_one_and_told() -> None:
+    with pytest.warns(Notice, match=r"counted as one: 'cougar', 'puma' are n02125311 \(cougar\)"):
+        found = match_classes(source(("cougar", "tench", "puma")), imagenet_classes(), 1000, "model")
+    assert found.source.labels.values.tolist() == [286, 0, 286]
+
+
+def test_capitals_alone_do_not_tell_two_classes_apart() -> None:
+    for name in ("Cardigan", "cardigan", "CARDIGAN"):
+        with pytest.raises(DataError, match=f"{name!r} may be n02113186 .* or n02963159 .*WordNet number"):
+            match_classes(source((name, "tench")), imagenet_classes(), 1000, "model")
+    found = match_classes(source(("Cardigan", "cardigan")), imagenet_classes(), 1000, "model")
+    assert found.source.labels.values.tolist() == [264, 474]
+    found = match_classes(source(("cardigan", "n02113186")), imagenet_classes(), 1000, "model")
+    assert found.source.labels.values.tolist() == [474, 264]
+
+
+def test_a_name_that_is_taken_for_one_of_two_classes_is_told() -> None:
+    with pytest.warns(Notice, match=r"'harp' for n03495258 \(harp\)"):
+        match_classes(source(("harp", "tench")), imagenet_classes(), 1000, "model")
+    with pytest.warns(Notice, match=r"'panther' for n02128925 \(jaguar\)"):
+        match_classes(source(("panther", "cougar")), imagenet_classes(), 1000, "model")
+    with pytest.raises(DataError, match=r"'panther' may be n02125311 \(cougar\) or n02128925 \(jaguar\)"):
+        match_classes(source(("panther", "cougar", "jaguar")), imagenet_classes(), 1000, "model")
+
+
+def test_no_name_of_the_list_is_guessed_in_silence() -> None:
+    text = files("vitrail.zoo").joinpath("imagenet_classes.txt").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    bearers = defaultdict(set)
+    for number, (_, *names) in enumerate(rows):
+        for name in names:
+            bearers[name.casefold().replace("-", " ")].add(number)
+    ambiguous = 0
+    for name in sorted({name for row in rows for name in row[1:]}):
+        meant = bearers[name.casefold().replace("-", " ")]
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                found = match_classes(source((name,)), imagenet_classes(), 1000, "model").source.labels.values.tolist()
+            except DataError as error:
+                assert len(meant) > 1 and all(rows[number][0] in str(error) for number in meant), name
+                ambiguous += 1
+                continue
+        assert found[0] in meant and len(told) == (len(meant) > 1), name
+        ambiguous += len(told)
+    # As many names, and "Cardigan" in two spellings.
+    assert ambiguous == sum(len(one) > 1 for one in bearers.values()) + 1 == 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        everything = match_classes(source(imagenet_classes()), imagenet_classes(), 1000, "model")
+    assert everything.source.labels.values.tolist() == list(range(1000))
 
 
 def test_imagenet_in_the_order_of_its_names_is_not_taken_for_its_own_order() -> None:

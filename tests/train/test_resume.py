@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import hashlib
 import os
 import random
 import re
@@ -34,6 +35,7 @@ from tests.train.tiny_run import (
 )
 
 from vitrail.config import RunConfig
+from vitrail.errors import UsageError
 from vitrail.train import checkpoint as checkpoints
 from vitrail.train.folder import RunFolder, read_run
 from vitrail.train.log import Record, Watcher
@@ -258,9 +260,46 @@ def test_a_run_on_copies_goes_on_with_the_same_split(tmp_path) -> None:
     assert_same_run(tmp_path / "run", tmp_path / "whole")
     assert (tmp_path / "run" / "held_out.csv").read_bytes() == held
     where, *images = listed(tmp_path / "run")
-    assert where == ["where", "label"] and len(images) == counts(again.data)["held-out"]
-    assert all(Path(path).parent.name == label and Path(path).is_file() for path, label in images)
+    assert where == ["where", "label", "sha256"] and len(images) == counts(again.data)["held-out"]
+    assert all(Path(path).parent.name == label for path, label, _ in images)
+    assert all(hashlib.sha256(Path(path).read_bytes()).hexdigest() == found for path, _, found in images)
     assert "24 groups of copies (48 images)" in " ".join(read_run(RunFolder(tmp_path / "run")).notes)
+
+
+def test_a_run_that_goes_on_with_other_data_lists_only_what_it_never_learnt_from(tmp_path) -> None:
+    photos, folder = make_images(tmp_path / "photos", per_class=20), RunFolder(tmp_path / "run")
+    settings = config(photos, epochs=2)
+    half = replace(settings, data=replace(settings.data, held_out=0.5))
+    with pytest.raises(Crash):
+        trained(started(half, folder.path), folder.path, crash_at("train", 4))
+    names, *before = listed(folder.path)
+    for file in sorted(photos.rglob("00[0-2].png")):
+        file.unlink()
+    session = resumed(folder.path, changed=True)
+    # Nothing is written before the lock is held.
+    assert listed(folder.path) == [names, *before]
+    with pytest.raises(Crash):
+        trained(session, folder.path, crash_at("train", 5))
+    held = session.data.held_out
+    assert held is not None
+    now = [held.where(index) for index in range(len(held))]
+    _, *after = listed(folder.path)
+    assert [row[0] for row in after] == [where for where in now if where in {row[0] for row in before}]
+    assert 0 < len(after) < len(now)
+    assert all(row in before for row in after)
+    record = read_run(folder)
+    assert record.counts == counts(session.data) == {"train": 34, "held-out": 34}
+    assert record.digest == session.digest
+
+
+def test_a_run_that_splits_copies_is_no_run_that_keeps_them_together(tmp_path) -> None:
+    settings = config(make_images(tmp_path / "photos"), epochs=2)
+    apart = replace(settings, data=replace(settings.data, copies="apart"))
+    started(apart, tmp_path / "run")
+    begun = read_run(RunFolder(tmp_path / "run")).config
+    refuse_other(RunFolder(tmp_path / "run"), begun)
+    with pytest.raises(UsageError, match=r'data.copies: "apart", now "together"'):
+        refuse_other(RunFolder(tmp_path / "run"), replace(begun, data=replace(begun.data, copies="together")))
 
 
 def test_a_run_from_before_copies_were_looked_for_keeps_its_split(tmp_path) -> None:
@@ -275,30 +314,10 @@ def test_a_run_from_before_copies_were_looked_for_keeps_its_split(tmp_path) -> N
     assert '"copies"' not in folder.config.read_text(encoding="utf-8")
     folder.held_out.unlink()
     # The same command given again goes on with it.
-    refuse_other(folder, replace(settings, train=read_run(folder).config.train))
+    again = replace(settings, train=read_run(folder).config.train)
+    refuse_other(folder, again)
+    with pytest.raises(UsageError, match=r'data.copies: "apart", now "together"'):
+        refuse_other(folder, again, copies_given=True)
     trained(resumed(tmp_path / "run"), tmp_path / "run")
     assert_same_run(tmp_path / "run", tmp_path / "whole")
     assert listed(tmp_path / "run") == listed(tmp_path / "whole")
-
-
-def test_what_is_written_of_the_images_is_of_those_that_it_goes_on_with(tmp_path) -> None:
-    photos, folder = make_images(tmp_path / "photos"), RunFolder(tmp_path / "run")
-    with pytest.raises(Crash):
-        trained(started(config(photos, epochs=2), folder.path), folder.path, crash_at("train", 8))
-    before = listed(folder.path)
-    for path in photos.glob("*/00*.png"):
-        path.unlink()
-    make_images(tmp_path / "more", per_class=20, first=20)
-    for path in (tmp_path / "more").rglob("*.png"):
-        path.rename(photos / path.parent.name / path.name)
-    session = resumed(folder.path, changed=True)
-    # Nothing is written before the lock is held.
-    assert listed(folder.path) == before
-    with pytest.raises(Crash):
-        trained(session, folder.path, crash_at("train", 9))
-    held = session.data.held_out
-    assert held is not None
-    assert [where for where, _ in listed(folder.path)[1:]] == [held.where(index) for index in range(len(held))]
-    record = read_run(folder)
-    assert record.counts == counts(session.data) == {"train": 79, "held-out": 9}
-    assert record.digest == session.digest

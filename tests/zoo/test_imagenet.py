@@ -1,5 +1,8 @@
 """The classes of ImageNet-1k, against what timm and torchvision say of them."""
 
+from importlib.resources import files
+from pathlib import Path
+
 import pytest
 
 from vitrail.zoo.imagenet import imagenet_classes, imagenet_ids, imagenet_numbers, is_imagenet
@@ -34,6 +37,12 @@ def test_a_first_name_goes_before_a_further_name_of_another_and_case_may_tell_tw
 @pytest.mark.parametrize("name", ["", ",", "n99999999", "7", "unicorn", "tench, goldfish"])
 def test_what_is_none_of_them(name: str) -> None:
     assert imagenet_numbers(name) == frozenset()
+
+
+def test_the_list_says_where_its_words_come_from() -> None:
+    first = files("vitrail.zoo").joinpath("imagenet_classes.txt").read_text(encoding="utf-8").splitlines()[0]
+    notice = Path(__file__).parents[2].joinpath("NOTICE").read_text(encoding="utf-8")
+    assert all("WordNet" in text and "Princeton" in text for text in (first, notice))
 
 
 def test_only_the_whole_list_in_its_order_is_imagenet() -> None:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,9 +19,9 @@ from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check.preflight import preflight
 from vitrail.data.open import OpenOptions, open_data
 from vitrail.data.sources.files import user_path
-from vitrail.data.sources.parts import parse_part
+from vitrail.data.sources.parts import splits_of
 from vitrail.data.sources.source import Source
-from vitrail.data.sources.splits import MissingSplit, canonical_split
+from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import DataError, Notice, UsageError, VitrailError, notice
 from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.weights.folder import sidecar
@@ -146,10 +147,9 @@ def open_source(options: Options, looks: Sequence[Look] = ()) -> Source:
     opening = OpenOptions(root=options.root, download=options.download, allow_empty=options.allow_empty)
     if options.split is not None:
         source = open_data(options.data, options.split, options=opening)
-        parts = {canonical_split(name) for name in parse_part(options.split).split.split("+")}
-        learners = [name for look in looks for name in _learners(look, options.data)] if "train" in parts else []
+        learners = _learners(looks, options.data, splits_of(options.split))
         if learners:
-            notice(f"{learners[0]} has learnt from the train part of this data, so maybe from these very images.")
+            notice(f"{learners[0]} has learnt from this part of the data, so maybe from these very images.")
     else:
         source = _held_back(options.data, opening, looks)
     _ensure_measurable(source)
@@ -169,11 +169,12 @@ def _is_in_order(options: Options) -> bool:
 def _held_back(data: str, opening: OpenOptions, looks: Sequence[Look]) -> Source:
     """The test split, or the val split of data that has none, or all of what has neither and was not learnt from."""
     for split in ("test", "val"):
-        try:
-            return open_data(data, split, options=opening)
-        except MissingSplit:
-            pass
-    learners = [name for look in looks for name in _learners(look, data)]
+        if not _learners(looks, data, {split}):
+            try:
+                return open_data(data, split, options=opening)
+            except MissingSplit:
+                pass
+    learners = _learners(looks, data)
     if not learners:
         try:
             source = open_data(data, "train", options=opening)
@@ -188,12 +189,12 @@ def _held_back(data: str, opening: OpenOptions, looks: Sequence[Look]) -> Source
     there = [part for part in parts if part is not None]
     if len(there) == len(parts) and len({part.digest() for part in there}) == 1:
         notice(
-            f"{data} has neither a 'test' nor a 'val' part, and {learners[0]} has learnt from it: the "
+            f"{data} has no 'test' or 'val' part of its own, and {learners[0]} has learnt from it: the "
             f"{len(there[0]):,} images that were held out then are measured."
         )
         return there[0]
     raise MissingSplit(
-        f"there is neither a 'test' nor a 'val' part, and {learners[0]} has learnt from these images",
+        f"there is no 'test' or 'val' part of its own, and {learners[0]} has learnt from these images",
         where=data,
         fix="Measure on a folder that it has not seen; --split train measures on what it has, "
         "--split 'train[90%:]' on a tenth of that.",
@@ -202,31 +203,52 @@ def _held_back(data: str, opening: OpenOptions, looks: Sequence[Look]) -> Source
 
 def _left_out(model: str) -> Source | None:
     """What the run of a model held out of its training images; none where it left nothing out, or is not here."""
-    from vitrail.export.samples import data_of_run
+    from vitrail.train.held_out import held_out_of, run_of
 
     path = user_path(model)
     folder = path.parent if path.name == "model" else path
     match kind_of(folder):
         case "vitrail-run":
-            values = sidecar(folder).get("config", {}).get("data", {})
-            return data_of_run(folder) if values.get("held_out") != 0 else None
+            data = sidecar(folder).get("config", {}).get("data", {})
+            # Of what a teacher labelled, nothing is held out here.
+            leaves_out = data.get("held_out") != 0 and not str(data.get("data")).startswith("taught:")
         case "vitrail-finetune":
             # Where rates were tried on what was held out, the model itself has learnt from all.
-            values = sidecar(folder, "result.json")
-            return data_of_run(folder) if values.get("measured_on") == "held_out" else None
-    return None
+            leaves_out = sidecar(folder, "result.json").get("measured_on") == "held_out"
+        case _:
+            leaves_out = False
+    run = run_of(folder) if leaves_out else None
+    return None if run is None else held_out_of(run)
 
 
-def _learners(look: Look, data: str) -> Iterator[str]:
-    """The model, and the one that it started from, where they were trained on this data."""
+def _learners(looks: Sequence[Look], data: str, splits: set[str] | None = None) -> list[str]:
+    """The models, and those that they started from, that were trained on this data, or on these splits of it."""
     from vitrail.cli.training import located
     from vitrail.config import DataConfig
 
-    place, start = located(DataConfig(data=data)).data, look.provenance.get("start")
-    if look.provenance.get("data") == place:
-        yield look.name
-    if isinstance(start, str) and place in (name for name, _ in known_data(user_path(start))):
-        yield start
+    place, found = located(DataConfig(data=data)).data, []
+    for look in looks:
+        learnt, start = str(look.provenance.get("split", "train")), look.provenance.get("start")
+        is_of_splits = splits is None or bool(splits & splits_of(learnt))
+        if is_of_splits and place in _places(look.provenance.get("data")):
+            found.append(look.name)
+        is_of_start = splits is None or "train" in splits
+        if isinstance(start, str) and is_of_start and place in (name for name, _ in known_data(user_path(start))):
+            found.append(start)
+    return found
+
+
+def _places(data: object) -> Iterator[str]:
+    """The data that a model names as its own; of what a teacher labelled, also the images themselves."""
+    from vitrail.data.sources.taught import read_record
+
+    if not isinstance(data, str):
+        return
+    yield data
+    if data.startswith("taught:"):
+        with suppress(VitrailError):
+            record = read_record(user_path(data.removeprefix("taught:")))
+            yield from (record.labelled.data, record.unlabelled.data)
 
 
 def _ensure_matching(source: Source, looks: Sequence[Look]) -> None:

@@ -100,8 +100,9 @@ def _export(options: Options, kind: str, target: Path, given: Source | None) -> 
     from vitrail.evaluate.subject import open_subject
     from vitrail.export.card import write_cards
     from vitrail.export.compare import passes
-    from vitrail.export.samples import data_of_run, gather_samples
+    from vitrail.export.samples import gather_samples
     from vitrail.export.write import ensure_target, export_model
+    from vitrail.train.held_out import data_of_run
     from vitrail.weights.checkpoint import from_model
 
     ensure_target(target, kind, options.overwrite)

@@ -34,7 +34,7 @@ def run_words(words: Sequence[str]) -> None:
         with told_once():
             _resume(tyro.cli(Resume, args=list(words), prog="vitrail finetune"))
         return
-    source, rest = positional(words)
+    source, rest = positional(Options, words)
     rest = with_short_names(rest)
     refuse_derived(rest)
     if {"-h", "--help"} & set(rest):
@@ -66,7 +66,7 @@ def _start(source: str, words: list[str]) -> None:
             _go_on(Resume(resume=Path(before)), processes, device)
             return
         options, plan = processes.in_turn(lambda: plan_finetuning(read_start(source), words))
-        if processes.first_says(lambda: _is_there(options, plan)):
+        if processes.first_says(lambda: _is_there(options, plan, words)):
             there = Resume(
                 resume=options.out.expanduser() / str(options.name),
                 parallel=options.parallel,
@@ -117,7 +117,7 @@ def _go_on(options: Resume, processes: "Processes", device: "torch.device") -> N
     say_files(plan, result, folder)
 
 
-def _is_there(options: Options, plan: "Plan") -> bool:
+def _is_there(options: Options, plan: "Plan", words: list[str]) -> bool:
     """Whether the same fine-tuning was begun before under this name; another one is refused."""
     from vitrail.transfer.folder import FinetuneFolder
 
@@ -128,7 +128,7 @@ def _is_there(options: Options, plan: "Plan") -> bool:
     folder = FinetuneFolder(options.out.expanduser() / options.name)
     if not folder.config.is_file():
         return False
-    refuse_other(folder, plan)
+    refuse_other(folder, plan, words)
     return True
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -199,17 +199,19 @@ def kept_warmup(schedule: ScheduleConfig, train: TrainConfig, words: list[str]) 
     return replace(schedule, warmup_steps=0, warmup_share=schedule.warmup_steps / train.steps)
 
 
-def refuse_other(folder: "FinetuneFolder", plan: "Plan") -> None:
-    """Refuse to go on with a fine-tuning that is there when it is another one than this plan."""
+def refuse_other(folder: "FinetuneFolder", plan: "Plan", words: Sequence[str]) -> None:
+    """Refuse to go on with a fine-tuning that is there when it is another one than this plan, made of these words."""
     from vitrail.config import to_json
     from vitrail.train.folder import differences
+    from vitrail.train.start import as_begun
     from vitrail.transfer.folder import read_plan
+    from vitrail.weights.folder import sidecar
 
     found = read_plan(folder)
-    # Where images are read from, by how many workers and how many at a time, makes no other run; and it keeps copies
-    # as it was begun, perhaps before they were looked for.
-    before = found.config.data
-    data = replace(plan.config.data, workers=before.workers, root=before.root, copies=before.copies)
+    before, stored = found.config.data, sidecar(folder.path)["plan"]["config"]["data"]
+    # Where images are read from, by how many workers and how many at a time, makes no other run.
+    data = replace(plan.config.data, workers=before.workers, root=before.root)
+    data = as_begun(data, before, stored, copies_given=is_given("--copies", words))
     train = replace(plan.config.train, micro_batch=found.config.train.micro_batch)
     known = found.config.start_fingerprint and plan.config.start_fingerprint
     wanted = replace(plan, config=replace(plan.config, data=data, train=train, start_fingerprint=known))

@@ -110,6 +110,8 @@ def run(options: Options) -> None:
     if isinstance(data := model.provenance.get("data"), str):
         ensure_outside_named(data, None, place)
     _ensure_layers(model, options)
+    # What is wrong with a model is told before any image is read.
+    source = None if source is None else _readable(source)
     _Work(options, model, preparation, source, folder, wanted).all()
 
 
@@ -127,7 +129,7 @@ def _wanted(options: Options, has_images: bool) -> tuple[str, ...] | None:
 
 
 def _source(images: Sequence[str], options: Options) -> Source | None:
-    """The images that are looked at; those that cannot be read are told and left out."""
+    """The images that are looked at, none of them read yet."""
     if images and options.data is not None:
         raise UsageError("there are images and --data", wanted="one of them")
     for name in ("split", "root"):
@@ -144,7 +146,7 @@ def _source(images: Sequence[str], options: Options) -> Source | None:
     if options.limit is not None:
         positive("limit", options.limit)
         source = Part(source, evenly(len(source), options.limit), source.split)
-    return _readable(source)
+    return source
 
 
 def _readable(source: Source) -> Source:

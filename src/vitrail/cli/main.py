@@ -145,7 +145,9 @@ def _values_in_words(words: list[str]) -> Iterator[None]:
         if isinstance(event, unfit) and argument is not None and not argument.is_positional():
             choices = getattr(event, "choices", ())
             metavar = "|".join(choices) if choices else str(argument.lowered.metavar)
-            raise told_value(argument.lowered.name_or_flags[0], metavar, words) from None
+            nargs = argument.lowered.nargs
+            most = 1 if nargs is None else nargs if isinstance(nargs, int) else None
+            raise told_value(argument.lowered.name_or_flags[0], metavar, words, most) from None
 
     with heard(tell):
         yield

@@ -232,11 +232,10 @@ def _ensure_apart(train: "Source", test: "Source", options: Options) -> None:
     """Refuse to measure on what was learnt from, where both are parts of one split."""
     import numpy as np
 
-    from vitrail.data.sources.parts import parse_part
-    from vitrail.data.sources.splits import canonical_split
+    from vitrail.data.sources.parts import splits_of
 
     asked = (options.train_split, options.test_split)
-    first, second = ({canonical_split(name) for name in parse_part(text).split.split("+")} for text in asked)
+    first, second = map(splits_of, asked)
     if not first & second:
         return
     if first != second:

@@ -137,7 +137,7 @@ def run_words(words: Sequence[str]) -> None:
         refuse_changes(words, in_processes=False)
         _resume(tyro.cli(Resume, args=list(words), prog="vitrail selftrain"))
         return
-    teacher, rest = positional(words)
+    teacher, rest = positional(Options, words)
     rest = [_SHORT.get(word, word) for word in with_short_names(rest)]
     refuse_derived(rest)
     if {"-h", "--help"} & set(rest):
@@ -153,11 +153,12 @@ def run_words(words: Sequence[str]) -> None:
 
 def _start(teacher: str, words: list[str]) -> None:
     from vitrail.data.outside import ensure_outside
+    from vitrail.evaluate.subject import open_subject
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import ALONE
     from vitrail.selftrain.folder import SelftrainFolder, begin_plan, can_replace
     from vitrail.selftrain.sets import open_sets
-    from vitrail.selftrain.teacher import open_teacher
+    from vitrail.selftrain.teacher import as_teacher
 
     start = _model_student(words)
     options = _parse(words, _recipe(words) if start is None else _any_recipe(start), start)
@@ -173,21 +174,22 @@ def _start(teacher: str, words: list[str]) -> None:
         )
     )
     unlabelled = Unlabelled(data=images.data, split=images.split, root=images.root)
+    who = str(Path(teacher).resolve()) if Path(teacher).exists() else teacher
+    # What is wrong with the teacher is told before any image is read.
+    subject = open_subject(who, device=device, preprocessing=options.preprocessing)
     sets = open_sets(labelled, unlabelled, device, checking)
     config = _student(options, start, sets, words, device)
-    who = str(Path(teacher).resolve()) if Path(teacher).exists() else teacher
-    classes = sets.labelled.train.classes
-    asked = open_teacher(who, classes, options.data.data, device, options.preprocessing)
+    as_teacher(subject, sets.labelled.train.classes, options.data.data)
     plan = Plan(
         teacher=who,
-        teacher_fingerprint=asked.subject.fingerprint,
+        teacher_fingerprint=subject.fingerprint,
         preprocessing=options.preprocessing,
         unlabelled=unlabelled,
         choice=options.choice,
         rounds=options.rounds,
         config=config,
     )
-    del asked
+    del subject
     ensure_outside([sets.unlabelled], options.out.expanduser() / (options.name or "selftrain"))
     destination = Destination(options.out, options.name or "selftrain", is_exact=bool(options.name))
     with claimed(

@@ -136,13 +136,13 @@ def run_words(words: Sequence[str]) -> None:
         launch("train", words, processes)
         return
     if is_resume(words):
-        name, _ = positional(words)
+        name, _ = positional(Options, words)
         if name is not None:
             raise UsageError(f"{name!r} came with --resume", wanted="the run alone, which knows its recipe")
         refuse_changes(words)
         _resume(tyro.cli(Resume, args=list(words), prog="vitrail train"))
         return
-    name, rest = positional(words)
+    name, rest = positional(Options, words)
     rest = with_short_names(rest)
     _ensure_recipe(name)
     refuse_derived(rest)
@@ -223,7 +223,7 @@ def start(options: Options, chosen: Recipe, words: Sequence[str] = ()) -> None:
         with processes.together():
             config = _config(dataclasses.replace(options, data=where), chosen, words, data.train, device)
             if before is not None:
-                refuse_other(RunFolder(Path(before)), config)
+                refuse_other(RunFolder(Path(before)), config, copies_given=is_given("--copies", words))
         if before is not None:
             there = Resume(
                 resume=Path(before), workers=where.workers, root=where.root, micro_batch=config.train.micro_batch

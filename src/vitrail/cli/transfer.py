@@ -138,7 +138,7 @@ def _start(models: list[str], options: Options, words: list[str]) -> None:
             ensure_outside(look.sources, folder.path)
             _ensure_ours(folder)
         with _held(folder, processes):
-            models = processes.first_says(lambda: _join_folder(folder, pairs, options.real_labels))
+            models = processes.first_says(lambda: _join_folder(folder, pairs, options.real_labels, words))
             pairs = [replace(pair, model=model) for pair, model in zip(pairs, models, strict=True)]
             # Some hold all their images in memory.
             look.sources.clear()
@@ -170,7 +170,9 @@ def _held(folder: "TransferFolder", processes: "Processes") -> Iterator[None]:
                 folder.path.rmdir()
 
 
-def _join_folder(folder: "TransferFolder", pairs: "Sequence[Pair]", real_labels: Path | None) -> list[str]:
+def _join_folder(
+    folder: "TransferFolder", pairs: "Sequence[Pair]", real_labels: Path | None, words: Sequence[str]
+) -> list[str]:
     """Write down what will be done, and say what each model is called in the table.
 
     A table that is there grows, and fine-tunings that are there must be the same.
@@ -186,7 +188,7 @@ def _join_folder(folder: "TransferFolder", pairs: "Sequence[Pair]", real_labels:
     pairs = as_named_before(before, pairs)
     for pair in pairs:
         if pair.plan is not None and folder.pair(pair).config.is_file():
-            refuse_other(folder.pair(pair), pair.plan)
+            refuse_other(folder.pair(pair), pair.plan, words)
     write_pairs(folder, joined_pairs(before, pairs), real)
     return [pair.model for pair in pairs]
 

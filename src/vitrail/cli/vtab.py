@@ -97,7 +97,7 @@ class Listing:
 
 def run_words(words: Sequence[str]) -> None:
     """Run `vitrail vtab list`, `vitrail vtab MODEL ...` or `vitrail vtab --resume FOLDER`."""
-    model, rest = positional(words)
+    model, rest = positional(Options, words)
     rest = with_short_names(rest)
     if model == "list":
         _list(tyro.cli(Listing, args=rest, prog="vitrail vtab list"))

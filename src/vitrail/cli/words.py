@@ -28,8 +28,10 @@ _SHORT = {
 SHORT_NAMES = "Short names: " + ", ".join(f"{short} for {long}" for short, long in _SHORT.items()) + "."
 
 
-def positional(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The first word, when it is no option, and the rest."""
+def positional(kind: Any, words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The first word, or the first that belongs to no option of `kind`, and the rest."""
+    if words and words[0].startswith("-"):
+        words = in_front(kind, words, others=math.inf)
     if words and not words[0].startswith("-"):
         return words[0], list(words[1:])
     return None, list(words)
@@ -39,12 +41,15 @@ def in_front(kind: Any, words: Sequence[str], *, others: float = 1) -> list[str]
     """The words with those that belong to no option first, so that options may stand anywhere.
 
     `kind` is what tyro makes options of, a dataclass or a function: its types say how many words each option takes.
-    Options that it does not know take `others`.
+    Options that it does not know take `others`. Behind a bare -- there are none.
     """
     takes = {"-h": (0, False), "--help": (0, False), **_takes(kind)}
     free, rest, waiting = [], [], list(words)
     while waiting:
         word = waiting.pop(0)
+        if word == "--":
+            free += waiting
+            break
         if not _is_option(word):
             free.append(word)
             continue
@@ -55,7 +60,7 @@ def in_front(kind: Any, words: Sequence[str], *, others: float = 1) -> list[str]
                 break
             rest.append(waiting.pop(0))
             most -= 1
-    return [*free, *rest]
+    return [*rest, "--", *free] if any(map(_is_option, free)) else [*free, *rest]
 
 
 _WHOLE_NUMBER = r"-?\d+"
@@ -71,7 +76,8 @@ def _takes(kind: Any) -> dict[str, tuple[float, bool]]:
     for name, hint in get_type_hints(kind).items():
         option = "--" + name.replace("_", "-")
         if is_dataclass(hint):
-            found |= _takes(hint)
+            inside = _takes(hint)
+            found |= inside | {option + "." + other.removeprefix("--"): takes for other, takes in inside.items()}
         elif hint is bool:
             found |= {option: (0, False), option.replace("--", "--no-", 1): (0, False)}
         else:
@@ -158,16 +164,19 @@ def ensure_plain_name(name: str | None) -> None:
         raise UsageError(f"--name has {len(os.fsencode(name))} bytes", wanted=f"at most {_LONGEST_NAME}")
 
 
-def told_value(name: str, metavar: str, words: Sequence[str]) -> UsageError:
-    """What was typed behind an option and what is wanted there, in words and not in types."""
+def told_value(name: str, metavar: str, words: Sequence[str], most: int | None = None) -> UsageError:
+    """What was typed behind an option, which takes so many words, and what is wanted there, in words and not in types.
+
+    Of an option that was typed several times the last counts.
+    """
     shorts = [short for short, long in _SHORT.items() if long == name]
     spelled = [(word.partition("=")[0].replace("_", "-"), place) for place, word in enumerate(words)]
-    option, place = next(((word, place) for word, place in spelled if word in (name, *shorts)), (name, None))
+    option, place = next(((word, at) for word, at in reversed(spelled) if word in (name, *shorts)), (name, None))
     came: list[str] = []
     if place is not None:
         _, equals, value = words[place].partition("=")
         rest = [value] if equals else words[place + 1 :]
-        came = list(itertools.takewhile(lambda word: not word.startswith("--"), rest))
+        came = list(itertools.takewhile(lambda word: not word.startswith("--"), rest))[:most]
     is_what = f" is {' '.join(came)!r}" if came else " has a value that cannot be read"
     return UsageError(f"{option}{is_what}", wanted=_in_words(metavar))
 
@@ -191,8 +200,8 @@ def _kind_in_words(kind: str) -> str:
 
 
 def typed_value(option: str, words: Sequence[str]) -> str | None:
-    """What stands behind an option, before all words are read; none where it was not typed."""
-    return words[words.index(option) + 1] if option in words[:-1] else None
+    """What stands behind an option, the last time it was typed, before all words are read; none where it was not."""
+    return next((value for word, value in reversed(list(itertools.pairwise(words))) if word == option), None)
 
 
 def is_given(option: str, words: Sequence[str]) -> bool:

@@ -3,6 +3,8 @@
 import copy
 import shlex
 import unicodedata
+from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +14,7 @@ from vitrail.data import Source
 from vitrail.data.sources.classes import renumbered, with_classes
 from vitrail.data.sources.named_rows import NAMED
 from vitrail.errors import DataError, UsageError, notice
-from vitrail.zoo.imagenet import imagenet_classes, imagenet_ids, imagenet_numbers, is_imagenet
+from vitrail.zoo.imagenet import imagenet_classes, imagenet_ids, imagenet_namesakes, imagenet_numbers, is_imagenet
 
 DATA_ORDER = "data-order"
 """What --classes says of outputs that are the classes of the data, in their order."""
@@ -64,10 +66,8 @@ def match_classes(
     present = [source.classes[int(number)] for number in np.flatnonzero(source.labels.counts())]
     if is_imagenet(labels):
         numbers = _imagenet_numbers(source, present, is_said)
-        if numbers.keys() >= set(present):
-            return Matched(renumbered(source, labels, [numbers.get(name, -1) for name in source.classes]), "name")
-    known = set(labels)
-    strangers = [name for name in present if name not in known]
+        _ensure_known(source, present, numbers, labels)
+        return Matched(renumbered(source, labels, [numbers.get(name, -1) for name in source.classes]), "name")
     if doubled := [name for name in present if labels.count(name) > 1]:
         raise DataError(
             f"the model has several outputs called {_few(doubled)}",
@@ -75,14 +75,20 @@ def match_classes(
             where=model,
             fix=f"Name {_HOW}",
         )
-    if not strangers:
-        return Matched(with_classes(source, labels), "name")
-    if len(labels) == len(source.classes) == len(strangers) and source.classes == imagenet_ids():
+    if source.classes == imagenet_ids() and len(labels) == len(present) and not set(labels) & set(present):
         notice(
             f"The data has ImageNet's WordNet numbers and the model other names: whether they are in the same order "
             f"is not known. {_IMAGENET}"
         )
         return Matched(_renamed(source, labels), "order")
+    _ensure_known(source, present, set(labels), labels)
+    return Matched(with_classes(source, labels), "name")
+
+
+def _ensure_known(source: Source, present: list[str], known: Container[str], labels: tuple[str, ...]) -> None:
+    strangers = [name for name in present if name not in known]
+    if not strangers:
+        return
     raise DataError(
         f"{len(strangers):,} of the {len(present):,} classes of the data are unknown to the model: {_few(strangers)}",
         wanted=f"classes among its {len(labels):,}: {_few(labels)}",
@@ -129,23 +135,54 @@ def _imagenet_numbers(source: Source, present: list[str], is_said: bool) -> dict
     if written is not None and (is_said or len(written) == outputs):
         notice("The classes of the data are numbers: they are taken to be ImageNet's class numbers, from 0 to 999.")
         return dict(zip(source.classes, written, strict=True))
-    may_be = {name: set(imagenet_numbers(name)) for name in source.classes}
+    may_be = {name: imagenet_numbers(name) for name in source.classes}
     taken: set[int] = set()
     while more := {next(iter(one)) for one in may_be.values() if len(one) == 1} - taken:
         # A name of two classes is the one that no other name is.
         taken |= more
-        may_be = {name: one - more if len(one) > 1 else one for name, one in may_be.items()}
+        may_be = {name: (one - more) or one if len(one) > 1 else one for name, one in may_be.items()}
     for name in present:
-        if len(may_be[name]) > 1:
-            ids, shown = imagenet_ids(), imagenet_classes()
-            two = " or ".join(f"{ids[number]} ({shown[number]})" for number in sorted(may_be[name]))
+        # Capitals alone say little: whoever writes "Cardigan" may mean what he wears.
+        cased = {number for number in imagenet_namesakes(name) - taken if _differs_by_case(number, may_be[name])}
+        if len(either := may_be[name] | cased) > 1:
             raise DataError(
-                f"the class {name!r} may be {two} of ImageNet",
+                f"the class {name!r} may be {' or '.join(map(_imagenet_class, sorted(either)))} of ImageNet",
                 wanted="a name of one class",
                 where=f"{source.name}, {source.split}",
                 fix="Call it by the WordNet number.",
             )
-    return {name: min(one) for name, one in may_be.items() if len(one) == 1}
+    found = {name: min(one) for name, one in may_be.items() if one}
+    _tell_imagenet({name: found[name] for name in present if name in found}, taken)
+    return found
+
+
+def _differs_by_case(number: int, others: frozenset[int]) -> bool:
+    shown = imagenet_classes()
+    return any(number != other and shown[number].casefold() == shown[other].casefold() for other in others)
+
+
+def _imagenet_class(number: int) -> str:
+    return f"{imagenet_ids()[number]} ({imagenet_classes()[number]})"
+
+
+def _tell_imagenet(numbers: dict[str, int], taken: set[int]) -> None:
+    """Say which classes of the data are one of ImageNet's, and which names were taken for one of several."""
+    groups = [
+        f"{_few([name for name in numbers if numbers[name] == number])} are {_imagenet_class(number)}"
+        for number, names in Counter(numbers.values()).items()
+        if names > 1
+    ]
+    if groups:
+        notice(f"Several classes of the data are one of ImageNet, and are counted as one: {_some(groups)}.")
+    chosen = [
+        f"{name!r} for {_imagenet_class(number)}"
+        for name, number in numbers.items()
+        if (others := imagenet_namesakes(name) - {number})
+        # Clear where each of those is there under a name of its own.
+        and (others - taken or name.casefold() != imagenet_classes()[number].casefold())
+    ]
+    if chosen:
+        notice(f"Names of several classes of ImageNet are taken: {_some(chosen)}. The WordNet number is always clear.")
 
 
 def _written_numbers(classes: tuple[str, ...], outputs: int) -> list[int] | None:
@@ -161,6 +198,10 @@ def _renamed(source: Source, names: tuple[str, ...]) -> Source:
     other = copy.copy(source)
     other.classes = names
     return other
+
+
+def _some(told: list[str]) -> str:
+    return "; ".join(told[:_FEW]) + (f"; and {len(told) - _FEW} more" if len(told) > _FEW else "")
 
 
 def _few(names: list[str] | tuple[str, ...]) -> str:

@@ -1,29 +1,22 @@
 """Real images to compare an exported file with its network on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vitrail.config import DataConfig, DecodePolicy, from_json
-from vitrail.data import Arrays, Labels, OpenOptions, Part, Preparation, Source, evaluation_batches, open_data
+from vitrail.config import DecodePolicy
+from vitrail.data import Arrays, Labels, Part, Preparation, Source, evaluation_batches
 from vitrail.data.check import preflight
-from vitrail.data.copies import hold_out_of
 from vitrail.data.sources.parts import evenly
-from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import VitrailError, notice
 from vitrail.evaluate.labels import match_classes
 from vitrail.models import Classifier
-from vitrail.weights.folder import sidecar
 
 FEWEST = 64
 _BATCH = 32
-# Where a run has no val split and nobody said otherwise.
-_HELD_OUT = 0.1
 
 
 @dataclass(frozen=True)
@@ -77,56 +70,6 @@ def photographs(count: int) -> Arrays:
     return Arrays(
         "the two photographs that scikit-learn carries", "crops", ("image",), Labels.of([0] * count, 1), np.stack(crops)
     )
-
-
-def data_of_run(model: Path) -> Source | None:
-    """What the run of this folder can be compared on: its test split, or what it did not learn from."""
-    for folder in (model, model.parent):
-        config = _data_config(folder)
-        if config is not None:
-            try:
-                return _not_learnt(config)
-            except VitrailError as error:
-                notice(f"The data of the run cannot be opened ({error})")
-    return None
-
-
-def _data_config(folder: Path) -> DataConfig | None:
-    """Where the data of a run is; of a fine-tuning, which is several runs, the first tells it."""
-    try:
-        record = sidecar(folder) if folder.is_dir() else {}
-        kind = str(record.get("format", ""))
-        if kind.startswith(("vitrail-finetune/", "vitrail-selftrain/")):
-            runs = sorted(path.parent for path in folder.glob("*/config.json") if path.parent.name != "model")
-            return next((found for run in runs if (found := _data_config(run)) is not None), None)
-        if not kind.startswith("vitrail-run/"):
-            return None
-        config: dict[str, Any] = record.get("config", {})
-        return from_json(DataConfig, config.get("data", {}), where=str(folder / "config.json"))
-    except VitrailError:
-        return None
-
-
-def _not_learnt(config: DataConfig) -> Source:
-    config = replace(config, download=False)
-    options = OpenOptions(
-        root=Path(config.root) if config.root else None,
-        allow_empty=config.allow_empty,
-        labelled=config.labelled,
-        copies=config.copies,
-    )
-
-    def opened(split: str) -> Source:
-        source = open_data(config.data, split, options=options)
-        # What the run went on without, this does as well.
-        return preflight(source, policy=DecodePolicy(), skip_bad=True) if config.skip_bad else source
-
-    for split in ("test", "val"):
-        try:
-            return opened(split)
-        except MissingSplit:
-            continue
-    return hold_out_of(opened(config.split), config.held_out or _HELD_OUT, config.copies)[1]
 
 
 def _targets(model: Classifier, source: Source) -> Tensor | None:

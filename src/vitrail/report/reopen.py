@@ -1,7 +1,5 @@
 """The images that a finished run was measured on, opened once more."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from vitrail.config import DecodePolicy, RunConfig
 from vitrail.data import OpenOptions, Source, open_data
 from vitrail.data.check import preflight
 from vitrail.errors import DataError
+from vitrail.train.held_out import silently
 from vitrail.train.sources import open_run_data
 
 
@@ -24,12 +23,7 @@ def reopen(config: RunConfig, split: str) -> Source:
         source = open_data(data.data, "test", options=options)
         # Only then can images have been left out; reading all of them for twenty pictures would be a waste.
         return preflight(source, policy=DecodePolicy(), skip_bad=True) if data.skip_bad else source
-    held_out = open_run_data(data, torch.device("cpu"), _silently).held_out
+    held_out = open_run_data(data, torch.device("cpu"), silently).held_out
     if held_out is None:
         raise DataError("nothing is held out any more", where=data.data)
     return held_out
-
-
-@contextmanager
-def _silently(_source: Source) -> Iterator[Callable[[int], None]]:
-    yield lambda images: None

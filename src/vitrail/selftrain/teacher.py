@@ -41,10 +41,13 @@ def open_teacher(
     source: str, classes: tuple[str, ...], data: str, device: torch.device, preprocessing: str | None = None
 ) -> Teacher:
     """Load whatever `load_model` takes; its classes have to be those of the data."""
-    subject = open_subject(source, device=device, preprocessing=preprocessing)
-    return Teacher(
-        subject, match_outputs(subject.model.labels, subject.model.config.num_classes, classes, source, data)
-    )
+    return as_teacher(open_subject(source, device=device, preprocessing=preprocessing), classes, data)
+
+
+def as_teacher(subject: Subject, classes: tuple[str, ...], data: str) -> Teacher:
+    """A model that is loaded already; its classes have to be those of the data."""
+    model = subject.model
+    return Teacher(subject, match_outputs(model.labels, model.config.num_classes, classes, subject.name, data))
 
 
 def match_outputs(

@@ -1,6 +1,5 @@
 """The folder of a run: what it was asked to do, what happened, its checkpoints and its model."""
 
-import csv
 import json
 import os
 import platform
@@ -13,7 +12,6 @@ from typing import Any, TypeVar
 
 import vitrail
 from vitrail.config import ModelConfig, PeerConfig, RunConfig, from_json, to_json
-from vitrail.data import Source
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.atomic import atomic_file, leftover_of
 from vitrail.runtime.json_text import json_text
@@ -62,7 +60,7 @@ class RunFolder(NamedFolder):
 
     @property
     def held_out(self) -> Path:
-        """A line for each image that was held out: where it is, and what it shows."""
+        """A line for each image that was held out: where it is, what it shows, and a hash of what is stored there."""
         return self.path / "held_out.csv"
 
     @property
@@ -127,16 +125,6 @@ def write_record(folder: RunFolder, record: RunRecord) -> None:
     """Write `config.json`, whole or not at all."""
     with atomic_file(folder.config) as temporary:
         temporary.write_text(json_text(to_json(record), indent=2) + "\n", encoding="utf-8")
-
-
-def write_held_out(folder: RunFolder, source: Source) -> None:
-    """Write `held_out.csv`, whole or not at all."""
-    with atomic_file(folder.held_out) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("where", "label"))
-        for index in range(len(source)):
-            labels = [source.classes[number] for number in source.labels.classes_of(index)]
-            writer.writerow((source.where(index), "|".join(labels)))
 
 
 def read_run(folder: RunFolder) -> RunRecord:

@@ -38,6 +38,7 @@ def _write(session: Session, folder: RunFolder, weights: dict[str, Tensor], metr
     provenance: dict[str, Any] = {
         "recipe": config.recipe,
         "data": config.data.data,
+        "split": config.data.split,
         "start": config.start,
         "step": progress.step,
         "steps": progress.steps,

@@ -12,8 +12,8 @@ from vitrail.data.check import preflight
 from vitrail.data.copies import copies_of, hold_out_of
 from vitrail.data.loading.reading import reading_workers
 from vitrail.data.sources.classes import ensure_trainable
-from vitrail.data.sources.parts import parse_part
-from vitrail.data.sources.splits import MissingSplit, canonical_split
+from vitrail.data.sources.parts import splits_of
+from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import DataError
 from vitrail.train.few_shot import Checking, FewShot, open_few_shot
 
@@ -67,7 +67,7 @@ def open_run_data(config: DataConfig, device: torch.device, checking: Checking, 
 
     train = open_data(config.data, config.split, options=options)
     # What is learnt from can neither choose nor measure.
-    learnt = {canonical_split(name) for name in parse_part(config.split).split.split("+")}
+    learnt = splits_of(config.split)
     val = opened_if_there("val") if config.held_out is None and "val" not in learnt else None
     share = _HELD_OUT if config.held_out is None and val is None else config.held_out
     train = checked(train, is_split=bool(share) and config.copies == "together")

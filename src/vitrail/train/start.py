@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from vitrail.config import RunConfig, VitConfig, from_json, to_json
+from vitrail.config import DataConfig, RunConfig, VitConfig, from_json, to_json
 from vitrail.errors import UsageError, VitrailError
 from vitrail.models import Classifier, build
 from vitrail.models.empty import empty
@@ -26,9 +26,9 @@ from vitrail.train.folder import (
     differences,
     read_run,
     versions,
-    write_held_out,
     write_record,
 )
+from vitrail.train.held_out import list_held_out
 from vitrail.train.length import micro_batch, total_steps
 from vitrail.train.memory import first_micro_batch, smallest_piece
 from vitrail.train.moved import beside
@@ -41,6 +41,7 @@ from vitrail.train.spreading import Placement
 from vitrail.weights.adapt import adapt, with_classes
 from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.fingerprint import fingerprint
+from vitrail.weights.folder import sidecar
 from vitrail.weights.load import read_checkpoint
 
 
@@ -108,13 +109,11 @@ def write_images(session: Session, folder: RunFolder) -> None:
     They are others where a run goes on with --allow-changed, or was killed before its first checkpoint.
     """
     record, data = read_run(folder), session.data
+    is_begun = session.resumed_from is not None
+    list_held_out(folder, data, is_begun=is_begun, is_same=session.digest == record.digest)
     now = replace(record, classes=data.train.classes, digest=session.digest, counts=counts(data), notes=_notes(data))
     if now != record:
         write_record(folder, now)
-    if data.held_out is None:
-        folder.held_out.unlink(missing_ok=True)
-    else:
-        write_held_out(folder, data.held_out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,12 +164,13 @@ def resume(
     return session
 
 
-def refuse_other(folder: RunFolder, config: RunConfig) -> None:
+def refuse_other(folder: RunFolder, config: RunConfig, *, copies_given: bool = False) -> None:
     """Refuse to go on with a run under this name when another one is asked for."""
     found = read_run(folder).config
-    # Where images are read from, by how many workers and how many at a time, makes no other run; and it keeps copies
-    # as it was begun, perhaps before they were looked for.
-    data = replace(config.data, workers=found.data.workers, root=found.data.root, copies=found.data.copies)
+    stored = sidecar(folder.path)["config"]["data"]
+    # Where images are read from, by how many workers and how many at a time, makes no other run.
+    data = replace(config.data, workers=found.data.workers, root=found.data.root)
+    data = as_begun(data, found.data, stored, copies_given=copies_given)
     train = replace(config.train, micro_batch=found.train.micro_batch)
     if changes := differences(to_json(found), to_json(replace(config, data=data, train=train))):
         raise UsageError(
@@ -178,6 +178,11 @@ def refuse_other(folder: RunFolder, config: RunConfig) -> None:
             where=str(folder.path),
             fix="Give the command that began it, or choose another --name.",
         )
+
+
+def as_begun(asked: DataConfig, found: DataConfig, stored: dict[str, Any], *, copies_given: bool) -> DataConfig:
+    """What is asked for; a run from before copies were looked for keeps them as it did, unless that was typed."""
+    return asked if copies_given or "copies" in stored else replace(asked, copies=found.copies)
 
 
 def ensure_same(session: Session, folder: RunFolder) -> None:

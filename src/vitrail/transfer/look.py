@@ -9,8 +9,8 @@ from vitrail.data import OpenOptions, Source, open_data
 from vitrail.data.decoding.decode import decode
 from vitrail.data.sources.classes import ensure_trainable
 from vitrail.data.sources.files import user_path
-from vitrail.data.sources.parts import parse_part
-from vitrail.data.sources.splits import MissingSplit, canonical_split
+from vitrail.data.sources.parts import splits_of
+from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import choose
 from vitrail.recipes import (
     RECIPES,
@@ -56,7 +56,7 @@ def look_at(config: DataConfig) -> Look:
     train = open_data(config.data, config.split, options=options)
     ensure_trainable(train)
     # Of "train+val" nothing is left to choose on, and what was learnt measures nothing.
-    learnt = {canonical_split(name) for name in parse_part(config.split).split.split("+")}
+    learnt = splits_of(config.split)
     return Look(
         train,
         Splits(

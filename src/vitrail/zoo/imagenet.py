@@ -54,6 +54,11 @@ def imagenet_numbers(name: str) -> frozenset[int]:
     return frozenset.intersection(*parts)
 
 
+def imagenet_namesakes(name: str) -> frozenset[int]:
+    """All classes that bear a name, first or further, whatever its case."""
+    return _names().folded.get(_folded(_plain(name))) or imagenet_numbers(name)
+
+
 def is_imagenet(labels: Sequence[str]) -> bool:
     """Whether these names are those of the classes, in their order."""
     return len(labels) == len(_names().ids) and all(
@@ -64,7 +69,7 @@ def is_imagenet(labels: Sequence[str]) -> bool:
 @cache
 def _names() -> _Names:
     text = files("vitrail.zoo").joinpath("imagenet_classes.txt").read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in text.splitlines()]
+    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
     shown = tuple(_TOLD_APART.get(number, row[1]) for number, row in enumerate(rows))
     places = range(len(rows))
     return _Names(

@@ -297,6 +297,17 @@ def test_of_one_picture_alone_nothing_can_be_held_out() -> None:
         hold_out(images([5, 5]), 0.1, np.zeros(10, np.int64))
 
 
+def test_a_part_of_copies_alone_says_why_it_is_empty() -> None:
+    source, groups = images([10, 10]), np.arange(20)
+    order = spread_order(source)
+    members = np.sort(order[4:9])
+    groups[members] = members[0]
+    order = spread_order(source, groups)
+    start = int(np.flatnonzero(order == members[0])[0])
+    with pytest.raises(DataError, match=r"is empty: .* copies .*--copies apart"):
+        take_part(source, parse_part(f"train[{start}:{start + 1}]"), groups)
+
+
 def test_leaving_images_out_says_how_many_and_why() -> None:
     source = images([3, 3])
     rest = without(source, [4, 1, 4], "unreadable")

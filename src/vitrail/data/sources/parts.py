@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vitrail.data.sources.source import Part, Source
+from vitrail.data.sources.splits import canonical_split
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime.counter import permutation, uniforms
 
@@ -51,6 +52,11 @@ def parse_part(text: str) -> PartSpec:
     return part
 
 
+def splits_of(text: str) -> set[str]:
+    """The splits that images are taken from: "train+validation[:90%]" is of train and val."""
+    return {canonical_split(name) for name in parse_part(text).split.split("+")}
+
+
 def take_part(source: Source, part: PartSpec, copies: np.ndarray | None = None, notes: tuple[str, ...] = ()) -> Source:
     """The images of a part: a stretch of an order in which every class is spread evenly.
 
@@ -61,15 +67,18 @@ def take_part(source: Source, part: PartSpec, copies: np.ndarray | None = None, 
     if part.is_whole:
         return source
     order = spread_order(source, copies)
-    start, stop = (
-        _uncut(order, copies, _position(end, len(source), default))
-        for end, default in ((part.start, 0), (part.stop, len(source)))
-    )
+    ends = _position(part.start, len(source), 0), _position(part.stop, len(source), len(source))
+    start, stop = (_uncut(order, copies, end) for end in ends)
     if start >= stop:
+        is_of_copies = ends[0] < ends[1]
         raise DataError(
-            f"{part} is empty: {len(source)} images, from {start} to {stop}",
+            f"{part} is empty: {len(source)} images, from {ends[0]} to {ends[1]}"
+            + (", all of them copies of images outside, and copies are kept on one side" if is_of_copies else ""),
             wanted="at least one image",
             where=source.name,
+            fix="Name a larger part; a run with --copies apart splits as if there were no copies."
+            if is_of_copies
+            else "",
         )
     # Kept in the order of the whole, so that reading goes along the disk.
     return Part(source, np.sort(order[start:stop]), str(part), notes)

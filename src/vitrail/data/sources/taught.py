@@ -14,9 +14,9 @@ from vitrail.data.open import OpenOptions, open_data
 from vitrail.data.sources.files import shown, user_path
 from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.labels import Labels
-from vitrail.data.sources.parts import parse_part
+from vitrail.data.sources.parts import splits_of
 from vitrail.data.sources.source import Part, Source, whole_of
-from vitrail.data.sources.splits import canonical_split, missing_split
+from vitrail.data.sources.splits import missing_split
 from vitrail.errors import DataError
 from vitrail.runtime.archives import open_npz
 from vitrail.runtime.atomic import atomic_file
@@ -93,7 +93,7 @@ def open_taught(text: str, split: str, options: OpenOptions) -> Source:
         return Taught(name, labelled, relabelled(seen, record.classes, labels), record.lineage)
     if split == "val" and len((lesson := read_lesson(folder, record)).held_out):
         return _part(_opened(record.labelled, options), lesson.held_out, record.labelled, folder, "held-out")
-    learnt = {canonical_split(part) for part in parse_part(record.labelled.split).split.split("+")}
+    learnt = splits_of(record.labelled.split)
     if split not in ("val", "test") or split in learnt:
         raise missing_split(split, ["train"], name)
     return _opened(replace(record.labelled, split=split), options)
