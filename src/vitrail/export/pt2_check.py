@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vitrail.errors import DataError
+from vitrail.runtime.archives import Refused, ensure_stored
 
 EXTRA = "extra/"
 
@@ -175,12 +176,8 @@ def read_parts(path: Path, beginning: str = "") -> dict[str, bytes]:
     where = str(path)
     try:
         with zipfile.ZipFile(path) as archive:
+            ensure_stored(path, archive)
             infos = [info for info in archive.infolist() if not info.is_dir()]
-            for info in infos:
-                if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
-                    raise DataError(f"its part {info.filename!r} is compressed", where=where)
-            if sum(info.file_size for info in infos) > path.stat().st_size:
-                raise DataError("says that it is larger than it is", where=where, fix="Copy the file again.")
             named = {info.filename.partition("/")[2]: info for info in infos}
             if len(named) != len(infos):
                 raise DataError("holds two parts of one name", where=where)
@@ -190,6 +187,9 @@ def read_parts(path: Path, beginning: str = "") -> dict[str, bytes]:
                 if not _TENSORS.fullmatch(name) and info.file_size > _LARGEST_TEXT:
                     raise DataError(f"its part {name!r} has {info.file_size:,} bytes of text", where=where)
             return {name: archive.read(info) for name, info in named.items() if name.startswith(beginning)}
+    except Refused as error:
+        fix = "Export the model anew with `vitrail export MODEL --to torch`."
+        raise DataError(str(error), where=where, fix=fix) from None
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise DataError(f"is not a complete .pt2 file ({error})", where=where, fix="Copy the file again.") from None
     except OSError as error:
