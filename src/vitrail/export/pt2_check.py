@@ -33,7 +33,9 @@ _TENSORS = re.compile(r"data/(weights/weight|constants/tensor)_[0-9]{1,6}")
 _LARGEST_TEXT = 64 << 20
 _SCHEMA = 8
 
-# Operations of torch by their variant; none of them writes into a tensor, looks at a file or calls what it is given.
+# Operations of torch by their variant; none of them looks at a file or calls what it is given, and none writes into a
+# tensor or rolls dice but those whose arguments say so, which have to be zero.
+_ZERO = {("batch_norm", "training"), ("dropout", "train"), ("scaled_dot_product_attention", "dropout_p")}
 _OPERATIONS = {
     "default": (
         "_assert_tensor_metadata",
@@ -296,6 +298,8 @@ def _step(node: object, there: set[str]) -> Step:
     for one in _get(node, "inputs", list):
         given = (_name(one), _argument(_get(one, "arg", dict)))
         _ensure_there(given[1], there)
+        if (_TARGETS[target][0], given[0]) in _ZERO and given[1] != 0:
+            raise _Foreign(f"{_TARGETS[target][0]} as in training ({given[0]} {str(given[1])[:60]})")
         kind = _get(one, "kind", int)
         if kind not in (1, 2) or (kind == 1 and by_name):
             raise _Foreign(f"an argument of the kind {kind}")
