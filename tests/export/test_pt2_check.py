@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import pickle
+import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -386,6 +387,20 @@ def test_sizes_that_are_not_true(exports, crafted, tmp_path) -> None:
     content[place + 20 : place + 28] = b"\xfe\xff\xff\xff" * 2  # 4 GB, stored, in a small file
     (tmp_path / "large.pt2").write_bytes(content)
     refused(tmp_path / "large.pt2", "larger than it is|not a complete", tmp_path / "boom")
+
+
+@pytest.mark.parametrize("name", [MODEL, "extra/vitrail", "extra/more"])
+def test_text_that_no_network_needs_is_not_parsed(exports, crafted, tmp_path, name) -> None:
+    """Each of its bytes would take forty."""
+    with zipfile.ZipFile(exports / "model.pt2") as good:
+        text = good.read(f"archive/{name}").rstrip() if name != "extra/more" else b"{}"
+    path = crafted({name: text[:-1] + b', "junk": [' + b"{}," * (5 << 20) + b"0]}"})
+    tracemalloc.start()
+    try:
+        refused(path, "bytes of text", tmp_path / "boom")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x02}q\x00.", b"x" * 1000])
