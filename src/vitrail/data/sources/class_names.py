@@ -17,7 +17,7 @@ def read_class_names(path: Path) -> tuple[str, ...]:
         return imagenet_classes()
     if str(path) == DATA_ORDER and not path.exists():
         raise UsageError(
-            f"--classes {DATA_ORDER} says to `vitrail evaluate` alone that outputs are the classes of its data, in order",
+            f"--classes {DATA_ORDER} tells `vitrail evaluate` alone that outputs are the classes of its data in order",
             wanted=f"a file with a class name per line, or {IMAGENET}",
         )
     try:
