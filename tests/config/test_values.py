@@ -107,8 +107,9 @@ def preprocessings(draw: st.DrawFn) -> Preprocessing:
         mean=draw(st.tuples(*[finite] * channels)),
         std=draw(st.tuples(*[st.floats(1e-6, 1e6)] * channels)),
         interpolation=draw(st.sampled_from(["bilinear", "bicubic"])),
-        crop=draw(st.none() | st.floats(0, 1, exclude_min=True)),
+        crop=draw(st.none() | st.floats(0.01, 1)),
         antialias=draw(st.booleans()),
+        squash=draw(st.booleans()),
     )
 
 

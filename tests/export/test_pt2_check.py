@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import pickle
+import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from tests.export.networks import NETWORKS
 
 from vitrail.errors import DataError
 from vitrail.export import open_exported
-from vitrail.export.pt2_check import read_graph, read_parts
+from vitrail.export.pt2_check import _TARGETS, _ZERO, read_graph, read_parts
 from vitrail.export.write import write_unverified
 
 MODEL, WEIGHTS = "models/model.json", "data/weights/model_weights_config.json"
@@ -144,6 +145,71 @@ def test_other_operations(exports, crafted, tmp_path, target) -> None:
     values = part(exports, MODEL)
     values["graph_module"]["graph"]["nodes"][0]["target"] = target
     refused(crafted({MODEL: json.dumps(values).encode()}), "the operation", tmp_path / "boom")
+
+
+def argument(name: str, **value: object) -> dict:
+    return {"name": name, "arg": value, "kind": 1}
+
+
+def with_batch_norm(exports: Path, training: dict[str, object]) -> bytes:
+    """The network behind statistics of batches, which are added to its weights, and dice."""
+    module = part(exports, MODEL)["graph_module"]
+    graph, specs = module["graph"], module["signature"]["input_specs"]
+    weights = [one["parameter"]["arg"]["name"] for one in specs if "parameter" in one]
+    images = next(one["user_input"]["arg"]["as_tensor"]["name"] for one in specs if "user_input" in one)
+    values = part(exports, MODEL)
+    names = [*("weight", "bias", "running_mean", "running_var")]
+    node = {
+        "target": "torch.ops.aten.batch_norm.default",
+        "inputs": [
+            argument("input", as_tensor={"name": images}),
+            *(argument(name, as_tensor={"name": weights[0]}) for name in names),
+            argument("training", **training),
+            argument("momentum", as_float=0.1),
+            argument("eps", as_float=1e-5),
+            argument("cudnn_enabled", as_bool=False),
+        ],
+        "outputs": [{"as_tensor": {"name": "normed"}}],
+    }
+    values["graph_module"]["graph"]["nodes"] = [node, *graph["nodes"]]
+    return json.dumps(values).encode()
+
+
+@pytest.mark.parametrize("training", [{"as_bool": True}, {"as_int": 1}, {"as_string": "yes"}, {"as_none": True}])
+def test_a_step_that_would_write_into_the_weights(exports, crafted, tmp_path, training) -> None:
+    parts = read_parts(crafted({MODEL: with_batch_norm(exports, {"as_bool": False})}))
+    assert read_graph(parts, "x").steps[0].operation == ("batch_norm", "default")
+    refused(crafted({MODEL: with_batch_norm(exports, training)}), "batch_norm as in training", tmp_path / "boom")
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "value"),
+    [
+        ("dropout", "train", {"as_bool": True}),
+        ("dropout", "train", {"as_tensor": {"name": "images"}}),
+        ("scaled_dot_product_attention", "dropout_p", {"as_float": 0.1}),
+        ("scaled_dot_product_attention", "dropout_p", {"as_float": "NaN"}),
+    ],
+)
+@pytest.mark.parametrize("kind", [1, 2])
+def test_a_step_that_rolls_dice(exports, crafted, tmp_path, operation, name, value, kind) -> None:
+    values = part(exports, MODEL)
+    given = {"name": name, "arg": value, "kind": kind}
+    node = {"target": f"torch.ops.aten.{operation}.default", "inputs": [given], "outputs": []}
+    values["graph_module"]["graph"]["nodes"].insert(0, node)
+    path = crafted({MODEL: json.dumps(values).encode()})
+    refused(path, f"{operation} as in training", tmp_path / "boom")
+
+
+def test_what_torch_says_of_the_operations() -> None:
+    """None writes into what it is given, and those that may roll dice are told not to."""
+    for operation in (one for one in _TARGETS.values() if len(one) == 2):
+        call = getattr(getattr(torch.ops.aten, operation[0]), operation[1])
+        assert not call._schema.is_mutable
+        names = {argument.name for argument in call._schema.arguments}
+        rolls = torch.Tag.nondeterministic_seeded in call.tags
+        if rolls or names & {"training", "train", "generator"}:
+            assert any(one == operation[0] and name in names for one, name in _ZERO), operation
 
 
 def code(place: Path) -> str:
@@ -321,6 +387,20 @@ def test_sizes_that_are_not_true(exports, crafted, tmp_path) -> None:
     content[place + 20 : place + 28] = b"\xfe\xff\xff\xff" * 2  # 4 GB, stored, in a small file
     (tmp_path / "large.pt2").write_bytes(content)
     refused(tmp_path / "large.pt2", "larger than it is|not a complete", tmp_path / "boom")
+
+
+@pytest.mark.parametrize("name", [MODEL, "extra/vitrail", "extra/more"])
+def test_text_that_no_network_needs_is_not_parsed(exports, crafted, tmp_path, name) -> None:
+    """Each of its bytes would take forty."""
+    with zipfile.ZipFile(exports / "model.pt2") as good:
+        text = good.read(f"archive/{name}").rstrip() if name != "extra/more" else b"{}"
+    path = crafted({name: text[:-1] + b', "junk": [' + b"{}," * (5 << 20) + b"0]}"})
+    tracemalloc.start()
+    try:
+        refused(path, "bytes of text", tmp_path / "boom")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x02}q\x00.", b"x" * 1000])

@@ -107,6 +107,13 @@ def test_an_array_header_that_lies_about_its_size(arrays, tmp_path) -> None:
     assert "the array 'head/bias' cannot be read" in refusal(path)
 
 
+def test_a_config_that_no_network_needs_is_not_parsed(tmp_path) -> None:
+    """Each of its letters would take forty bytes of memory."""
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "config.json").write_text('{"junk": [' + "{}," * (5 << 20) + "0]}", encoding="utf-8")
+    assert "letters of JSON" in refusal(tmp_path)
+
+
 def test_an_archive_that_unpacks_to_a_thousand_times_its_size(arrays, tmp_path) -> None:
     """It is refused by what it says of its size, before memory is taken for it; torch unpacks such files too."""
     large = np.zeros(20_000_000, np.float32)
@@ -117,7 +124,7 @@ def test_an_archive_that_unpacks_to_a_thousand_times_its_size(arrays, tmp_path) 
     with zipfile.ZipFile(tmp_path / "model.pt") as good, zipfile.ZipFile(tmp_path / "bomb.pt", "w", 8) as bad:
         for name in good.namelist():
             bad.writestr(name, good.read(name))
-    assert "would unpack to" in refusal(tmp_path / "bomb.pt")
+    assert "is compressed" in refusal(tmp_path / "bomb.pt")
     np.savez_compressed(tmp_path / "good.npz", **arrays)
     assert vitrail.load_model(tmp_path / "good.npz").config.width == 48
 

@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import math
+import warnings
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +13,14 @@ import pytest
 from PIL import Image
 
 import vitrail
-from vitrail.config import Preprocessing, VitConfig, preset
+from vitrail.config import PRESETS, Preprocessing, VitConfig, preset
 from vitrail.data.transforms.fit_image import fit_image, normalised
-from vitrail.errors import Notice
+from vitrail.errors import DataError, Notice
+from vitrail.weights import library
 from vitrail.weights.huggingface_processor import PROCESSOR_FILE, processor_settings, read_processor
+from vitrail.weights.library_config import Hints
 from vitrail.weights.load import read_checkpoint
+from vitrail.weights.record import Described
 
 transformers = pytest.importorskip("transformers")
 
@@ -75,7 +82,121 @@ def test_the_processor_that_is_written_prepares_as_the_network_wants(preprocessi
     assert vitrail.load_model(tmp_path / "hf").preprocessing == preprocessing
     # Without our record in the weights, as from anybody else, it says the same.
     settings = json.loads((tmp_path / "hf" / PROCESSOR_FILE).read_text())
-    assert read_processor(settings, "x").agrees(preprocessing, (SIZE, SIZE))
+    assert read_processor(settings, "x").agrees(preprocessing, (SIZE, SIZE), channels=3)
+
+
+def grid() -> Iterator[tuple[VitConfig, Preprocessing]]:
+    """Every geometry, size and number of channels with as many or one value of each statistic."""
+    sizes, channels, crops = [(48, 48), (48, 64), (40, 104)], [1, 3], [None, 1.0, 0.99, 0.9, 0.875, 2 / 3, 0.3, 0.01]
+    for size, number, crop, squash in product(sizes, channels, crops, [False, True]):
+        for known in (
+            PRESETS["imagenet"],
+            PRESETS["google"],
+            Preprocessing(mean=(0.4,), std=(0.3,), interpolation="bilinear"),
+        ):
+            config = dataclasses.replace(NETWORK, image_size=size, channels=number)
+            yield config, dataclasses.replace(known, crop=crop, squash=squash)
+
+
+def recorded(config: VitConfig, preprocessing: Preprocessing | None, settings: dict) -> Preprocessing | None:
+    """What counts of a record in weights with a processor beside them."""
+    described = Described(config=config, preprocessing=preprocessing)
+    return library._edited(library.HUGGINGFACE, described, Hints(preprocessor=settings), Path("x")).preprocessing
+
+
+def test_what_is_written_reads_back_as_it_was_and_nothing_is_told() -> None:
+    seen = 0
+    for config, preprocessing in grid():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)
+            settings = processor_settings(config, preprocessing)
+        if settings is None:
+            assert preprocessing.crop is not None
+            assert config.image_size[0] != config.image_size[1]
+            continue
+        settings = json.loads(json.dumps(settings))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert recorded(config, preprocessing, settings) == preprocessing
+            # By what it says too, as when somebody else wrote it.
+            read = read_processor(settings, "x")
+            assert read is not None
+            assert read.agrees(preprocessing, config.image_size, config.channels)
+            assert recorded(config, preprocessing, settings | {"do_pad": None}) == preprocessing
+        seen += 1
+    assert seen == 3 * 2 * 3 * 2 * 8 - 2 * 2 * 3 * 7
+
+
+def test_what_version_0_1_wrote_beside_a_crop_is_no_edit() -> None:
+    """It wrote a squash to the size of the network for each, and read its own record."""
+    for config, preprocessing in grid():
+        height, width = config.image_size
+        before = {
+            "image_processor_type": "ViTImageProcessor",
+            "do_resize": True,
+            "do_rescale": True,
+            "do_normalize": True,
+            "rescale_factor": 1 / 255,
+            "size": {"height": height, "width": width},
+            "resample": 2 if preprocessing.interpolation == "bilinear" else 3,
+            "image_mean": list(preprocessing.mean),
+            "image_std": list(preprocessing.std),
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert recorded(config, preprocessing, before) == preprocessing
+        with pytest.warns(Notice, match="is followed"):
+            edited = recorded(config, preprocessing, before | {"image_mean": [0.1] * len(preprocessing.mean)})
+        assert edited is not None
+        assert edited.mean == (0.1,) * len(preprocessing.mean)
+
+
+ODD = [
+    *(None, True, False, 0, -1, 3, 3.0, 48, 10**6, 10**400, -(10**400), 0.5, 1e308, math.inf, -math.inf, math.nan),
+    *(
+        "",
+        "48",
+        [],
+        [3],
+        [48, 48],
+        [48, None],
+        [0, -1],
+        [1e9, 2],
+        [10**400] * 2,
+        [[]],
+        [{}],
+        ["a", "b", "c"],
+        [0.5] * 3,
+    ),
+    *({}, {"height": 48}, {"height": 10**400, "width": 1}, {"shortest_edge": 48.5}, {"shortest_edge": {}}),
+    *({"shortest_edge": 10**9}, {"height": 60, "width": 60}, {"height": True, "width": 48}, {"a": [{}]}),
+]
+FIELDS = [
+    *("image_processor_type", "feature_extractor_type", "do_resize", "do_rescale", "do_normalize", "do_center_crop"),
+    *("size", "crop_size", "crop_pct", "resample", "rescale_factor", "image_mean", "image_std"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
+@pytest.mark.parametrize("kind", ["ViT", "DeiT", "CLIP", "ConvNext"])
+@pytest.mark.parametrize("name", FIELDS)
+def test_odd_values_are_followed_told_or_refused(name, kind) -> None:
+    good = {"image_processor_type": f"{kind}ImageProcessor", "size": 60, "crop_size": 48} | HALF
+    for crops, odd in product(({}, {"do_center_crop": True}), ODD):
+        try:
+            read = read_processor(good | crops | {name: odd}, "x")
+        except DataError:
+            continue
+        assert read is None or recorded(NETWORK, preset("augreg"), good | crops | {name: odd}) is not None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"resample": [3]}, {"resample": {}}, {"size": 10**400}, {"size": -1}, {"size": 48.5}, {"crop_size": 48.5}],
+)
+def test_values_of_another_type_are_told_by_name(changed) -> None:
+    with pytest.warns(Notice, match=f"x: {next(iter(changed))} in"):
+        assert read_processor({"size": 60, "crop_size": 48, "do_center_crop": True} | HALF | changed, "x") is None
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def open_source(options: Options, looks: Sequence[Look] = ()) -> Source:
 
 
 def _is_in_order(options: Options) -> bool:
-    from vitrail.evaluate.labels import DATA_ORDER
+    from vitrail.data.sources.class_names import DATA_ORDER
 
     return str(options.classes) == DATA_ORDER
 

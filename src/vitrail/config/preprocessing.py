@@ -1,12 +1,16 @@
 """How pixels become the network's input: it travels with the weights, because the wrong one costs half the accuracy."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Literal
 
 from vitrail.errors import UsageError, choose
 
 Interpolation = Literal["bilinear", "bicubic"]
+
+# Less is a slip, and would make an image of which nearly nothing is kept fill the memory.
+_SMALLEST_CROP = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +27,7 @@ class Preprocessing:
     """Share of the short side kept by the centre crop; none squashes the whole image to the input size."""
     antialias: bool = True
     """Low-pass filter before shrinking; the original's TensorFlow resize has none."""
-    squash: bool = False
+    squash: bool = field(default=False, metadata={"only_where_set": True})
     """Whether the image is squashed before the centre crop, where it would keep its shape; as DeiT's processor does."""
 
     def __post_init__(self) -> None:
@@ -35,24 +39,34 @@ class Preprocessing:
             raise UsageError(f"mean is {self.mean}", wanted="finite numbers")
         if not all(0 < value < math.inf for value in self.std):
             raise UsageError(f"std is {self.std}", wanted="positive numbers")
-        if self.crop is not None and not 0 < self.crop <= 1:
-            raise UsageError(f"crop is {self.crop}", wanted="a share in (0, 1]")
+        if self.crop is not None and not _SMALLEST_CROP <= self.crop <= 1:
+            raise UsageError(f"crop is {self.crop}", wanted=f"a share from {_SMALLEST_CROP} to 1")
         choose("interpolation", self.interpolation, ["bilinear", "bicubic"])
 
     def resized(self, side: int) -> int:
         """Pixels that a side of the input is resized to before the centre crop."""
         return side if self.crop is None else math.floor(side / self.crop)
 
-    def agrees(self, other: "Preprocessing", size: tuple[int, int]) -> bool:
-        """Whether both prepare images of this size alike, but for the filter, which many files do not record."""
-        geometry = [(one.crop is None, one.squash, *map(one.resized, size)) for one in (self, other)]
-        numbers = zip((*self.mean, *self.std), (*other.mean, *other.std), strict=False)
+    def statistics(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and std for images of so many channels: a grey one takes the mean of them, one value is that of all."""
+        if channels == 1:
+            return (fmean(self.mean),), (fmean(self.std),)
+        return (self.mean * channels, self.std * channels) if len(self.mean) == 1 else (self.mean, self.std)
+
+    def agrees(self, other: "Preprocessing", size: tuple[int, int], channels: int) -> bool:
+        """Whether both prepare such images alike, but for the filter, which many files do not record."""
+        geometry = [(one.crop is None or one.squash, *map(one.resized, size)) for one in (self, other)]
+        mine, theirs = (sum(one.statistics(channels), ()) for one in (self, other))
         return (
             geometry[0] == geometry[1]
             and self.interpolation == other.interpolation
-            and len(self.mean) == len(other.mean)
-            and all(math.isclose(mine, theirs, rel_tol=1e-6, abs_tol=1e-9) for mine, theirs in numbers)
+            and len(mine) == len(theirs)
+            and all(map(_is_close, mine, theirs))
         )
+
+
+def _is_close(mine: float, theirs: float) -> bool:
+    return math.isclose(mine, theirs, rel_tol=1e-6, abs_tol=1e-9)
 
 
 def crop_share(cropped: int, resized: int) -> float:

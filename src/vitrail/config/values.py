@@ -11,9 +11,18 @@ Config = TypeVar("Config")
 
 
 def to_json(value: Any) -> Any:
-    """Turn a dataclass into plain JSON values; tuples become lists."""
+    """Turn a dataclass into plain JSON values; tuples become lists.
+
+    A field that came later says in its metadata as "only_where_set" that its default is not written, so that versions
+    that do not know it read what they can do.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        named = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        return {
+            field.name: to_json(one)
+            for field, one in named
+            if "only_where_set" not in field.metadata or one != field.default
+        }
     if isinstance(value, tuple | list):
         return [to_json(item) for item in value]
     return value

@@ -11,13 +11,11 @@ from typing import Literal
 import numpy as np
 
 from vitrail.data import Source
+from vitrail.data.sources.class_names import DATA_ORDER
 from vitrail.data.sources.classes import renumbered, with_classes
 from vitrail.data.sources.named_rows import NAMED
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.zoo.imagenet import imagenet_classes, imagenet_ids, imagenet_namesakes, imagenet_numbers, is_imagenet
-
-DATA_ORDER = "data-order"
-"""What --classes says of outputs that are the classes of the data, in their order."""
 
 By = Literal["name", "number", "order"]
 """By names; by numbers that both sides have; or by their places in two lists that nobody said to be in one order."""

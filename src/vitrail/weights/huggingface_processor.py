@@ -1,12 +1,12 @@
 """Hugging Face's preprocessor_config.json: how its processors prepare an image, read and written."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
-from vitrail.config import Preprocessing, VitConfig, from_json, times, to_json
+from vitrail.config import ModelConfig, Preprocessing, VitConfig, from_json, times, to_json
 from vitrail.config.preprocessing import crop_share
 from vitrail.errors import notice
 
@@ -15,6 +15,8 @@ PROCESSOR_FILE = "preprocessor_config.json"
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}
 # From so many pixels on ConvNeXt's processor squashes the whole image.
 _CONVNEXT_WHOLE = 384
+# Pixels; no processor makes larger images.
+_LARGEST_SIDE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,15 @@ def read_processor(settings: Mapping[str, Any], where: str) -> Preprocessing | N
         name = settings.get("image_processor_type") or settings.get("feature_extractor_type") or "ViTImageProcessor"
         kind = _KINDS.get(re.sub("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$", "", str(name)))
         if kind is None:
-            raise _Unlike(f"image_processor_type {name!r}")
+            raise _Unlike(f"image_processor_type {str(name)[:60]!r}")
         for key, usual in _USUAL.items():
             if settings.get(key) not in (usual, None):
                 raise _Unlike(key)
         resample = _said(settings, "resample", kind.resample)
-        if resample not in _RESAMPLING:
+        if not isinstance(resample, int | float) or resample not in _RESAMPLING:
             raise _Unlike("resample")
         factor = _said(settings, "rescale_factor", 1 / 255)
-        if not isinstance(factor, int | float) or abs(factor * 255 - 1) > 1e-3:
+        if not isinstance(factor, int | float) or not abs(factor * 255 - 1) <= 1e-3:
             raise _Unlike("rescale_factor")
         crop, squash = _convnext(settings) if "ConvNext" in str(name) else _geometry(settings, kind)
     except _Unlike as error:
@@ -81,31 +83,55 @@ def processor_settings(config: VitConfig, preprocessing: Preprocessing) -> dict[
 
     In transformers 5 it keeps the shape of images and takes their centre where it is told to.
     """
+    settings = _settings(config, preprocessing)
+    if settings is None:
+        notice(
+            f"No processor of Hugging Face takes a centre of {times(config.image_size)} from images that keep "
+            f"their shape: no {PROCESSOR_FILE} is written."
+        )
+    elif not preprocessing.antialias:
+        notice("Hugging Face's processors smooth images before they shrink them; the images of this network are not.")
+    return settings
+
+
+def is_own(settings: Mapping[str, Any], config: ModelConfig, preprocessing: Preprocessing) -> bool:
+    """Whether settings are as this or an earlier version writes them beside such a network, so that nobody edited them.
+
+    Version 0.1 wrote a squash, which is all that processors did then, for every network.
+    """
+    height, width = config.image_size
+    squash = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "do_rescale": True,
+        "do_normalize": True,
+        "rescale_factor": 1 / 255,
+        "size": {"height": height, "width": width},
+        "resample": _code(preprocessing),
+        "image_mean": to_json(preprocessing.mean),
+        "image_std": to_json(preprocessing.std),
+    }
+    return settings in (_settings(config, preprocessing), squash)
+
+
+def _settings(config: ModelConfig, preprocessing: Preprocessing) -> dict[str, Any] | None:
     height, width = config.image_size
     resized = {"height": preprocessing.resized(height), "width": preprocessing.resized(width)}
     geometry: dict[str, Any] = {"size": resized}
     if preprocessing.crop is not None:
         if not preprocessing.squash and height != width:
-            notice(
-                f"No processor of Hugging Face takes a centre of {times(config.image_size)} from images that keep "
-                f"their shape: no {PROCESSOR_FILE} is written."
-            )
             return None
         geometry = {
             "size": resized if preprocessing.squash else {"shortest_edge": resized["height"]},
             "do_center_crop": True,
             "crop_size": {"height": height, "width": width},
         }
-    if not preprocessing.antialias:
-        notice("Hugging Face's processors smooth images before they shrink them; the images of this network are not.")
-    mean, std = preprocessing.mean, preprocessing.std
-    if config.channels == 1:
-        mean, std = (fmean(mean),), (fmean(std),)
+    mean, std = preprocessing.statistics(config.channels)
     return {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
         **geometry,
-        "resample": next(code for code, name in _RESAMPLING.items() if name == preprocessing.interpolation),
+        "resample": _code(preprocessing),
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
@@ -117,46 +143,57 @@ def processor_settings(config: VitConfig, preprocessing: Preprocessing) -> dict[
 
 def _geometry(settings: Mapping[str, Any], kind: _Kind) -> tuple[float | None, bool]:
     """The share of the centre crop, and whether the image is squashed before it."""
-    sides, short = _sides(_said(settings, "size", kind.size), kind.is_square)
-    if not _said(settings, "do_center_crop", kind.crops):
+    sides, short = _sides(settings, "size", kind.size, kind.is_square)
+    crops = _said(settings, "do_center_crop", kind.crops)
+    if not isinstance(crops, bool):
+        raise _Unlike("do_center_crop")
+    if not crops:
         if sides is None:
             raise _Unlike("a size by the short side without do_center_crop")
         return None, False
-    cropped, _ = _sides(_said(settings, "crop_size", 224), is_square=True)
-    if sides is not None and sides == cropped:
-        return None, False
-    resized, other = sides or (short, short)
-    if resized != other:
-        raise _Unlike("size")
-    if cropped is None or cropped[0] != cropped[1] or cropped[0] > resized:
+    cropped, _ = _sides(settings, "crop_size", 224, is_square=True)
+    if cropped is None or (sides is None and cropped[0] != cropped[1]):
         raise _Unlike("crop_size")
-    return crop_share(cropped[0], resized), sides is not None
+    if sides == cropped:
+        return None, False
+    resized = sides or (short, short)
+    if cropped[0] > resized[0] or cropped[1] > resized[1]:
+        raise _Unlike("crop_size")
+    share = min(map(crop_share, cropped, resized))
+    if tuple(math.floor(side / share) for side in cropped) != resized:
+        raise _Unlike("size")
+    return share, sides is not None
 
 
 def _convnext(settings: Mapping[str, Any]) -> tuple[float | None, bool]:
     """`crop_pct` is the share of the short side that is kept, of small images alone."""
-    _, short = _sides(_said(settings, "size", 384), is_square=False)
+    _, short = _sides(settings, "size", 384, is_square=False)
     share = _said(settings, "crop_pct", 224 / 256)
-    if not short or not isinstance(share, int | float) or not 0 < share <= 1:
+    if not short or not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share <= 1:
         raise _Unlike("size" if not short else "crop_pct")
     return (None if short >= _CONVNEXT_WHOLE else float(share)), False
 
 
-def _sides(size: Any, is_square: bool) -> tuple[tuple[int, int] | None, int]:
+def _sides(settings: Mapping[str, Any], key: str, default: Any, is_square: bool) -> tuple[tuple[int, int] | None, int]:
     """Height and width, or none and the short side."""
+    size = _said(settings, key, default)
     if isinstance(size, int):
         size = {"height": size, "width": size} if is_square else {"shortest_edge": size}
     elif isinstance(size, list) and len(size) == 2:
         size = {"height": size[0], "width": size[1]}
     sides = {key: value for key, value in size.items() if value is not None} if isinstance(size, dict) else {}
-    if any(not isinstance(value, int) or isinstance(value, bool) or value < 1 for value in sides.values()):
-        raise _Unlike("size")
+    if not all(type(value) is int and 0 < value <= _LARGEST_SIDE for value in sides.values()):
+        raise _Unlike(key)
     match sorted(sides):
         case ["height", "width"]:
             return (sides["height"], sides["width"]), 0
         case ["shortest_edge"]:
             return None, sides["shortest_edge"]
-    raise _Unlike("size")
+    raise _Unlike(key)
+
+
+def _code(preprocessing: Preprocessing) -> int:
+    return next(code for code, name in _RESAMPLING.items() if name == preprocessing.interpolation)
 
 
 def _said(settings: Mapping[str, Any], key: str, default: Any) -> Any:

@@ -14,7 +14,7 @@ from vitrail.errors import DataError, UsageError, notice
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.weights import huggingface_names, parts, timm_names, torchvision_names
 from vitrail.weights.checkpoint import Checkpoint, expected_shapes, with_tensors
-from vitrail.weights.huggingface_processor import PROCESSOR_FILE, processor_settings, read_processor
+from vitrail.weights.huggingface_processor import PROCESSOR_FILE, is_own, processor_settings, read_processor
 from vitrail.weights.layout import Entry, as_float32, read_entries, write_entries
 from vitrail.weights.library_config import Hints
 from vitrail.weights.numerics import with_numerics
@@ -142,22 +142,24 @@ def _describe(library: Library, tensors: Mapping[str, Tensor], hints: Hints, pat
 
 def _edited(library: Library, described: Described, hints: Hints, path: Path) -> Described:
     """What a record says of a network, changed by the files beside it, which people read and edit."""
-    preprocessing, labels = described.preprocessing, described.labels
-    beside = _preprocessing(library, hints, str(path))
-    if beside is not None and (preprocessing is None or not beside.agrees(preprocessing, described.config.image_size)):
-        _tell_edited(path, "preprocessing", library, preprocessing is not None)
-        preprocessing = beside
-    names = _labels(library, hints, described.config.num_classes)
+    config, preprocessing, labels = described.config, described.preprocessing, described.labels
+    if preprocessing is None or not is_own(hints.preprocessor, config, preprocessing):
+        beside = _preprocessing(library, hints, str(path))
+        if preprocessing is None:
+            preprocessing = beside
+        elif beside is not None and not beside.agrees(preprocessing, config.image_size, config.channels):
+            _tell_edited(path, "preprocessing", PROCESSOR_FILE if library is HUGGINGFACE else "config.json")
+            preprocessing = beside
+    names = _labels(library, hints, config.num_classes)
     if names is not None and names != labels:
-        _tell_edited(path, "class names", library, labels is not None)
+        if labels is not None:
+            _tell_edited(path, "class names", "config.json")
         labels = names
     return dataclasses.replace(described, preprocessing=preprocessing, labels=labels)
 
 
-def _tell_edited(path: Path, what: str, library: Library, has_own: bool) -> None:
-    file = PROCESSOR_FILE if what == "preprocessing" and library is HUGGINGFACE else "config.json"
-    if has_own:
-        notice(f"{path}: the {what} in {file} beside it is not what it records itself; {file} is followed.")
+def _tell_edited(path: Path, what: str, file: str) -> None:
+    notice(f"{path}: the {what} in {file} beside it is not what it records itself; {file} is followed.")
 
 
 def _labels(library: Library, hints: Hints, num_classes: int) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vitrail.errors import DataError
-from vitrail.runtime.archives import Disproportionate, open_npz
+from vitrail.runtime.archives import Refused, open_npz
 from vitrail.runtime.atomic import atomic_file
 
 
@@ -26,7 +26,7 @@ def read_npz(path: Path) -> dict[str, Tensor]:
             for name in archive.files:
                 # Archives made on Windows may separate the levels by backslashes.
                 arrays[name.replace("\\", "/")] = _tensor(archive[name])
-    except Disproportionate as error:
+    except Refused as error:
         fix = "If it is one, save it without compression."
         raise DataError(f"is hardly a file of weights: {error}", where=where, fix=fix) from None
     except Exception as error:  # a hostile archive can make zip, zlib, numpy and its header parser fail in many ways

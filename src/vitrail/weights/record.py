@@ -11,6 +11,9 @@ from vitrail.runtime.json_text import json_text
 FORMAT = "vitrail/1"
 METADATA_KEY = "vitrail"
 
+# Letters, of which each takes up to forty bytes of memory; the names of 21,843 classes have one or two million.
+_LARGEST_TEXT = 12 << 20
+
 _FAMILIES: dict[str, type[ModelConfig]] = {"vit": VitConfig, "bit": BitConfig, "peer": PeerConfig}
 
 
@@ -57,6 +60,8 @@ def record_text(described: Described) -> str:
 
 def parse_json(text: str, where: str) -> Any:
     """Parse JSON that came with weights."""
+    if len(text) > _LARGEST_TEXT:
+        raise DataError(f"has {len(text):,} letters of JSON", wanted=f"at most {_LARGEST_TEXT:,}", where=where)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vitrail.errors import DataError
-from vitrail.runtime.archives import Disproportionate, ensure_proportionate
+from vitrail.runtime.archives import Refused, ensure_stored
 
 SUFFIXES = (".bin", ".pth", ".pt")
 # Training scripts save more than weights; these keys hold them.
@@ -21,7 +21,8 @@ def read_torch(path: Path) -> dict[str, Tensor]:
     where = str(path)
     try:
         if _is_archive(path):
-            ensure_proportionate(path)
+            with zipfile.ZipFile(path) as archive:
+                ensure_stored(path, archive)
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise DataError(
@@ -29,8 +30,8 @@ def read_torch(path: Path) -> dict[str, Tensor]:
             where=where,
             fix="Save its state dict alone, best as .safetensors.",
         ) from None
-    except Disproportionate as error:
-        fix = "If it is one, save it without compression."
+    except Refused as error:
+        fix = "If it is one, save its state dict anew with torch.save, or better as .safetensors."
         raise DataError(f"is hardly a file of weights: {error}", where=where, fix=fix) from None
     except _DAMAGE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,9 +1,11 @@
 """Names for the outputs of a network that came without them."""
 
+from pathlib import Path
+
 import pytest
 
 from vitrail.data.sources.class_names import read_class_names
-from vitrail.errors import DataError
+from vitrail.errors import DataError, UsageError
 
 
 @pytest.mark.parametrize("content", ["cat\ndog\n", "\ufeffcat\r\ndog\r\n", "cat  \n dog\n\n\n", "cat\ndog"])
@@ -38,9 +40,15 @@ def test_a_file_of_names_that_is_not_there(tmp_path) -> None:
         read_class_names(tmp_path / "names.txt")
 
 
-def test_imagenet_is_known_by_name_unless_there_is_such_a_file(tmp_path, monkeypatch) -> None:
-    from pathlib import Path
+def test_the_order_of_data_is_said_to_evaluate_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"data-order.*vitrail evaluate.*class name per line"):
+        read_class_names(Path("data-order"))
+    Path("data-order").write_text("cat\ndog\n", encoding="utf-8")
+    assert read_class_names(Path("data-order")) == ("cat", "dog")
 
+
+def test_imagenet_is_known_by_name_unless_there_is_such_a_file(tmp_path, monkeypatch) -> None:
     from torchvision.models import ViT_B_16_Weights
 
     monkeypatch.chdir(tmp_path)

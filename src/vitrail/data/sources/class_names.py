@@ -7,12 +7,19 @@ from vitrail.errors import DataError, UsageError
 from vitrail.zoo.imagenet import imagenet_classes
 
 IMAGENET = "imagenet"
+DATA_ORDER = "data-order"
+"""What --classes says of outputs that are the classes of the data, in their order."""
 
 
 def read_class_names(path: Path) -> tuple[str, ...]:
     """The lines of a file, in NFC as the class names of data are; `imagenet` names those of ImageNet-1k."""
     if str(path).casefold() == IMAGENET and not path.exists():
         return imagenet_classes()
+    if str(path) == DATA_ORDER and not path.exists():
+        raise UsageError(
+            f"--classes {DATA_ORDER} tells `vitrail evaluate` alone that outputs are the classes of its data in order",
+            wanted=f"a file with a class name per line, or {IMAGENET}",
+        )
     try:
         text = path.expanduser().read_text(encoding="utf-8-sig")
     except OSError as error:
