@@ -4,6 +4,7 @@ import _thread
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -93,6 +94,12 @@ def test_any_other_word_for_it_is_a_mistake(word, monkeypatch) -> None:
 def watch(monkeypatch) -> Iterator[Watch]:
     """That of the first of two processes, which looks when it is told to, and takes any process to be idle."""
     monkeypatch.setattr(watch_module, "_IDLE_SHARE", float("inf"))
+    # Whoever runs the tests in several processes has threads that look like those of torch.
+    frames, ours = sys._current_frames, {thread.ident for thread in threading.enumerate()}
+    strangers = frames().keys() - ours
+    monkeypatch.setattr(
+        sys, "_current_frames", lambda: {thread: at for thread, at in frames().items() if thread not in strangers}
+    )
     watch = Watch(dist.HashStore(), 0, 2, 180)
     yield watch
     watch.close()
@@ -115,7 +122,7 @@ def met(watch: Watch) -> Heart:
     gate.acquire()
 
     def feel() -> None:
-        while watch_module._module(watch_module.sys._current_frames()[threading.main_thread().ident]) == __name__:
+        while watch_module._module(sys._current_frames()[threading.main_thread().ident]) == __name__:
             time.sleep(0.001)
         time.sleep(0.05)
         watch._feel(1.0)
