@@ -1,6 +1,7 @@
 import contextvars
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -301,3 +302,21 @@ def test_a_second_start_before_the_first_has_written_its_config_writes_nothing(c
     assert main(words) == 0
     assert second == [2]
     assert "another process is working on" in capsys.readouterr().err
+
+
+def test_a_table_from_before_copies_were_looked_for_goes_on_as_it_was_begun(capsys, source, birds, trees):
+    words = ("--data", birds, trees, *QUICK, "--name", "mine")
+    said(capsys, 0, source, *words, "--copies", "apart")
+    shutil.rmtree("runs/mine/tiny/trees")
+    # It did not say so.
+    for file in Path("runs/mine").rglob("config.json"):
+        file.write_text(re.sub(r'"copies": "apart",\s*', "", file.read_text()))
+    second = save_network(Path("second"))
+    _, error = said(capsys, 0, source, second, *words)
+    assert "note: " in error and "--copies apart" in error
+    folders = ("tiny/birds", "tiny/trees", "second/birds", "second/trees")
+    assert {plan_of(f"mine/{folder}").config.data.copies for folder in folders} == {"apart"}
+
+    _, error = said(capsys, 0, source, *words, "--name", "new")
+    assert "--copies" not in error
+    assert plan_of("new/tiny/trees").config.data.copies == "together"

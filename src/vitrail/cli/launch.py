@@ -18,7 +18,7 @@ from typing import Any
 
 from vitrail.errors import UsageError, notice
 from vitrail.runtime.cores import usable_cores
-from vitrail.runtime.watch import INTERRUPTED, Ear, Interruptions
+from vitrail.runtime.watch import INTERRUPTED, Ear, Interruptions, patience_seconds
 
 _MARK = ".launch"
 # Seconds that processes have to save and end when they are asked to.
@@ -58,6 +58,8 @@ def launch(verb: str, words: Sequence[str], processes: int) -> None:
 
     from vitrail.runtime.processes import Elsewhere, LostProcess
 
+    # A mistake that each of them would find.
+    patience_seconds()
     # What went wrong is told below, in a sentence, and by the processes themselves.
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("torch.distributed"):

@@ -123,7 +123,7 @@ def _start(models: list[str], options: Options, words: list[str]) -> None:
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
     from vitrail.train.spreading import Placement
-    from vitrail.transfer.pairs import TransferFolder
+    from vitrail.transfer.pairs import TransferFolder, read_pairs
 
     ensure_plain_name(options.name)
     ensure_tracker(options.track)
@@ -132,7 +132,8 @@ def _start(models: list[str], options: Options, words: list[str]) -> None:
     with joined(device) as processes:
         with processes.together():
             real = None if options.real_labels is None else read_real(options.real_labels)
-            look = Look(options.data, [*words, "--device", options.device], device)
+            before = read_pairs(folder).pairs if folder.config.is_file() else ()
+            look = Look(options.data, [*words, "--device", options.device], device, before)
         pairs = processes.in_turn(lambda: look.pairs(models, skip_missing=options.skip_missing, real=real))
         with processes.together():
             ensure_outside(look.sources, folder.path)

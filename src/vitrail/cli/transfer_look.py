@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from vitrail.cli.finetuning import plan_finetuning
 from vitrail.cli.training import checking
-from vitrail.errors import DataError, UsageError, choose
+from vitrail.cli.words import is_given
+from vitrail.errors import DataError, UsageError, choose, notice
 
 if TYPE_CHECKING:
     import torch
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 class Look:
     """Reads every model and opens all data; nothing is written."""
 
-    def __init__(self, data: Sequence[str], words: Sequence[str], device: "torch.device") -> None:
-        """`words` are options of `vitrail finetune`, which may name a data set: NAME=VALUE."""
+    def __init__(
+        self, data: Sequence[str], words: Sequence[str], device: "torch.device", before: "Sequence[Pair]" = ()
+    ) -> None:
+        """`words` are options of `vitrail finetune`, also NAME=VALUE for one data set; `before` is in the table."""
         from vitrail.transfer.pairs import short_names
 
         self.sources: list[Source] = []
         """What was opened."""
         self._data = dict(zip(short_names(data), data, strict=True))
         self._words, self._device = words, device
+        self._copies = {pair.data: pair.plan.config.data.copies for pair in before if pair.plan is not None}
 
     def pairs(self, models: Sequence[str], *, skip_missing: bool, real: "RealLabels | None") -> "list[Pair]":
         """A plan for each model on each data set; data that is absent is an error, or the problem of its pairs."""
@@ -58,8 +62,20 @@ class Look:
 
     def _plan(self, start: "Start", name: str) -> "Plan":
         words = ["--data", self._data[name], *words_for(self._words, name, list(self._data))]
+        if self._copies and not is_given("--copies", words):
+            words += ["--copies", self._kept(name)]
         _, plan = plan_finetuning(start, words)
         return plan
+
+    def _kept(self, name: str) -> str:
+        """How a table treats copies where it is not said: as it was begun, perhaps before they were looked for."""
+        kept = self._copies.get(name, next(iter(self._copies.values())))
+        if kept == "apart":
+            notice(
+                "This table was begun with images held out as if there were no copies (--copies apart), and the rest "
+                "of it stays comparable; under another --name copies are kept together."
+            )
+        return kept
 
     def _open(self, plan: "Plan", real: "RealLabels | None") -> None:
         """Every image of every split is read before the first step, so that no bad file is met hours later."""

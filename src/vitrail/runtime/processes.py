@@ -28,7 +28,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from vitrail.errors import UsageError, VitrailError
 from vitrail.runtime.out_of_memory import is_out_of_memory
-from vitrail.runtime.watch import Heart, Watch, stacks, standstill_words
+from vitrail.runtime.watch import Heart, Watch, patience_seconds, stacks, standstill_words
 
 Value = TypeVar("Value")
 
@@ -253,6 +253,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
         raise UsageError(f"RANK is set and {missing[0]} is not", fix="Start with torchrun, or unset RANK.")
+    patience = patience_seconds()
     if device.type == "cuda":
         torch.cuda.set_device(device)
     store, rank, ranks = next(rendezvous("env://"))
@@ -263,7 +264,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
     _has_joined = True
     control = dist.new_group(backend="gloo", timeout=_PATIENCE)
     # A line of its own: torch may hold the other one while it waits there.
-    watch = Watch(fresh.clone(), rank, ranks)
+    watch = Watch(fresh.clone(), rank, ranks, patience)
     try:
         places = _places(ranks, control)
         watch.start()

@@ -1,9 +1,9 @@
 """A watch over the processes of a run: who waits where, whether anyone still works, and who wants it to end.
 
-Waiting is no fault: one process may index images or write for an hour while the others wait for it. A standstill is
-when every process waits, and not all at the same place: then nobody will ever come. So a thread of each process looks
-where its main thread is, and tells the others through the store they met at. It also hears signals, which a main
-thread does not while it waits inside of torch, and notices when the launcher is gone.
+Waiting is no fault: one process may index images or compute for an hour while the others wait for it. A standstill is
+when every process has waited all the time, and not all at the same place: then nobody will ever come. So a thread of
+each process looks where its main thread is, and tells the others through the store they met at. It also hears signals,
+which a main thread does not while it waits inside of torch, and notices when the launcher is gone.
 """
 
 import ctypes
@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -22,13 +23,15 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from vitrail.errors import UsageError
+
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
 PATIENCE = "VITRAIL_STANDSTILL_SECONDS"
 """The variable that says for how long all processes may wait for each other."""
 INTERRUPTED = 130
-_PATIENCE_SECONDS, _PATIENCE_WHEN_ASKED = 180.0, 10.0
+_PATIENCE_SECONDS = 180.0
 # What a main thread has to save in and end by itself.
 _SECONDS_AFTER_STANDSTILL, _SECONDS_WITHOUT_LAUNCHER, _SECONDS_AFTER_SECOND_INTERRUPT = 20.0, 10.0, 1.0
 # One Ctrl-C may be heard twice: from the terminal and from a launcher.
@@ -36,8 +39,10 @@ ECHO_SECONDS = 2.0
 _TICK, _BEAT, _SECONDS_TO_SPREAD = 0.25, 1.0, 3.0
 # Who computes or moves numbers takes more of a core than who waits.
 _IDLE_SHARE = 0.05
-# Where a main thread may wait for other processes within one call, besides the waits that are marked.
-_MEETING_PLACES = ("torch.distributed", "torch.autograd.graph")
+# From where torch waits for other processes within one call, besides the waits that are marked; what it calls in
+# Python there, such as a compiler or a hook, is work. An operator has a frame of its own.
+_MEETING_PLACES = ("torch.distributed", "torch.nn.parallel.distributed", "torch.autograd.graph")
+_OPERATOR = "torch._ops"
 _PACKAGE, _OWN = Path(__file__).parents[1], "vitrail.runtime."
 _PR_SET_PDEATHSIG = 1
 _LAUNCHED = "TORCHELASTIC_RUN_ID"
@@ -62,8 +67,19 @@ class Heart:
     at: str
     """The same for people."""
     stack: str
-    is_asked: bool
-    """Whether it was asked to stop."""
+
+
+def patience_seconds() -> float:
+    """For how long all processes may wait for each other."""
+    word = os.environ.get(PATIENCE, "").strip()
+    with suppress(ValueError):
+        if (seconds := float(word or _PATIENCE_SECONDS)) > 0:
+            return seconds
+    raise UsageError(
+        f"{PATIENCE} is {word!r}",
+        wanted="a number of seconds above 0",
+        fix=f"For three minutes: {PATIENCE}=180.",
+    )
 
 
 def is_standstill(before: Sequence[Heart], now: Sequence[Heart], patience: float) -> bool:
@@ -83,30 +99,31 @@ class Ear:
     """Signals as the system delivers them, while Python's own handlers wait for a call to return."""
 
     def __init__(self) -> None:
-        self._ends = os.pipe()
-        for end in self._ends:
-            os.set_blocking(end, False)
-        self._before = signal.set_wakeup_fd(self._ends[1], warn_on_full_buffer=False)
-        self._process = os.getpid()
-        # A worker that is forked has signals of its own.
-        os.register_at_fork(after_in_child=self._forked)
+        # Sockets, because Windows can wait for nothing else.
+        self._inner, self._outer = socket.socketpair()
+        for end in (self._inner, self._outer):
+            end.setblocking(False)
+        self._before = signal.set_wakeup_fd(self._outer.fileno(), warn_on_full_buffer=False)
         self._is_open = True
+        if hasattr(os, "register_at_fork"):
+            # A worker that is forked has signals of its own.
+            os.register_at_fork(after_in_child=self._forked)
 
     def heard(self, seconds: float) -> bytes:
         """The numbers of the signals that came, after so many seconds at most."""
-        ready, _, _ = select.select([self._ends[0]], [], [], seconds)
-        return os.read(self._ends[0], 64) if ready else b""
+        ready, _, _ = select.select([self._inner], [], [], seconds)
+        return self._inner.recv(64) if ready else b""
 
     def wake(self) -> None:
         """Let whoever listens look around."""
-        os.write(self._ends[1], b"\0")
+        self._outer.send(b"\0")
 
     def close(self) -> None:
         """Give back what was there before."""
         self._is_open = False
         signal.set_wakeup_fd(self._before)
-        for end in self._ends:
-            os.close(end)
+        for end in (self._inner, self._outer):
+            end.close()
 
     def _forked(self) -> None:
         if self._is_open:
@@ -133,17 +150,18 @@ class Interruptions:
 class Watch:
     """The thread of one process, and what it knows of all."""
 
-    def __init__(self, store: "Store", rank: int, ranks: int) -> None:
+    def __init__(self, store: "Store", rank: int, ranks: int, patience: float) -> None:
         self.standstill: tuple[Heart, ...] | None = None
         """Where every process waited, once all did."""
         self._found_at = 0.0
+        self.patience = patience
+        """Seconds that all may wait for each other."""
         self._store, self._rank, self._ranks = store, rank, ranks
-        self._main = threading.main_thread().ident
         self._parent = os.getppid() if _LAUNCHED in os.environ else None
         self._ear = Ear() if threading.current_thread() is threading.main_thread() else None
-        self._interruptions, self._is_asked = Interruptions(ECHO_SECONDS), False
+        self._interruptions = Interruptions(ECHO_SECONDS)
         self._waiting, self._calls = "", 0
-        self._heart = Heart(beat=0, place=None, seconds=0.0, at="", stack="", is_asked=False)
+        self._heart = Heart(beat=0, place=None, seconds=0.0, at="", stack="")
         self._before: tuple[Heart, ...] = ()
         self._cpu = time.process_time()
         self._stopped = threading.Event()
@@ -208,7 +226,6 @@ class Watch:
         return b""
 
     def _hear(self, numbers: bytes) -> None:
-        self._is_asked |= any(number in numbers for number in (signal.SIGINT, signal.SIGTERM))
         if self._interruptions.is_second(numbers) and not self._stopped.wait(_SECONDS_AFTER_SECOND_INTERRUPT):
             _end(INTERRUPTED)
 
@@ -223,11 +240,12 @@ class Watch:
         """Where the main thread is, and for how long it has been there."""
         cpu, before = time.process_time(), self._heart
         is_idle, self._cpu = cpu - self._cpu < _IDLE_SHARE * seconds, cpu
-        frames = list(_frames(sys._current_frames().get(self._main or 0)))
+        main, others = _threads_of_torch()
+        frames = list(_frames(main))
         place: str | None = self._waiting or None
         stack = ""
-        if place is not None or (is_idle and any(_module(frame).startswith(_MEETING_PLACES) for frame in frames)):
-            stack = "".join(traceback.format_stack(frames[0])) if frames else ""
+        if place is not None or (is_idle and all(map(_is_meeting, (main, *others))) and _main_sleeps()):
+            stack = "".join(traceback.format_stack(main)) if main is not None else ""
             place = place or stack
         self._heart = Heart(
             beat=before.beat + 1,
@@ -235,7 +253,6 @@ class Watch:
             seconds=before.seconds + seconds if place is not None and place == before.place else 0.0,
             at=_told(self._waiting, frames),
             stack=stack,
-            is_asked=self._is_asked,
         )
 
     def _exchange(self) -> bool:
@@ -255,9 +272,7 @@ class Watch:
         if self.standstill is not None:
             self._insist(self.standstill[self._rank])
             return
-        patience = float(os.environ.get(PATIENCE) or _PATIENCE_SECONDS)
-        soonest = min(patience, _PATIENCE_WHEN_ASKED)
-        if self._heart.seconds < soonest or self._heart.beat % max(1, self._ranks // 8):
+        if self._heart.seconds < self.patience or self._heart.beat % max(1, self._ranks // 8):
             return
         self.look_again()
         if self.standstill is not None:
@@ -265,7 +280,7 @@ class Watch:
         keys = [f"heart/{rank}" for rank in range(self._ranks)]
         now = tuple(Heart(**json.loads(heart)) for heart in self._store.multi_get(keys))
         before, self._before = self._before or now, now
-        if is_standstill(before, now, soonest if any(heart.is_asked for heart in now) else patience):
+        if is_standstill(before, now, self.patience):
             self._store.set("standstill", json.dumps([asdict(heart) for heart in now]))
             self._found(now)
 
@@ -314,18 +329,46 @@ def _module(frame: FrameType) -> str:
     return frame.f_globals.get("__name__") or ""
 
 
+def _threads_of_torch() -> tuple[FrameType | None, list[FrameType]]:
+    """Where the main thread is, and those that torch started itself, which run Python in a backward pass on a GPU."""
+    ours = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+    frames = sys._current_frames()
+    main = frames.get(threading.main_thread().ident or 0)
+    return main, [frame for thread, frame in frames.items() if thread not in ours]
+
+
+def _is_meeting(frame: FrameType | None) -> bool:
+    """Whether a thread may be waiting for other processes inside of torch: nothing else was called from there."""
+    inner = next((frame for frame in _frames(frame) if _module(frame) != _OPERATOR), None)
+    return inner is not None and _module(inner).startswith(_MEETING_PLACES)
+
+
+def _main_sleeps() -> bool:
+    """Whether the system says so, where it can be asked: on a crowded machine who computes may hardly get a core."""
+    try:
+        state = Path(f"/proc/self/task/{threading.main_thread().native_id}/stat").read_text()
+    except OSError:
+        return True
+    return state.rpartition(")")[2].split()[0] == "S"
+
+
 def _told(waiting: str, frames: Sequence[FrameType]) -> str:
-    """The function of ours that waits, with its file and line."""
+    """The function of ours that waits, or else of whoever called torch, with its file and line."""
     ours = [
         frame
         for frame in frames
         if Path(frame.f_code.co_filename).is_relative_to(_PACKAGE) and not _module(frame).startswith(_OWN)
     ]
+    callers = [frame for frame in frames if not _module(frame).startswith(("torch.", _OWN))]
     where = [
-        f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).relative_to(_PACKAGE)}:{frame.f_lineno})"
-        for frame in ours[:1]
+        f"{frame.f_code.co_name} ({_shown(Path(frame.f_code.co_filename))}:{frame.f_lineno})"
+        for frame in (ours or callers or frames)[:1]
     ]
     return " in ".join(["", *([waiting] if waiting else []), *where]).strip()
+
+
+def _shown(file: Path) -> str:
+    return str(file.relative_to(_PACKAGE)) if file.is_relative_to(_PACKAGE) else file.name
 
 
 def _end(code: int) -> None:

@@ -24,6 +24,8 @@ from vitrail.data.loading.workers import WorkerError, in_workers
 from vitrail.errors import DataError, UsageError
 
 CPU = torch.device("cpu")
+# How long a worker hangs, and how long an answer may take where it is not about that: ten times what is waited here.
+HANG = 600.0
 
 
 @pytest.fixture(autouse=True)
@@ -75,16 +77,27 @@ def test_nothing_to_do(workers):
     assert list(in_workers(made, list, workers=workers)) == []
 
 
-def failure(make: Callable[[int], Any], requests: Iterable[int] = range(8), timeout: float = 120.0) -> Exception:
+def failure(make: Callable[[int], Any], requests: Iterable[int] = range(8), timeout: float = HANG) -> Exception:
     """The error of two workers in a thread, as batches are made; it comes soon, and nothing is left running."""
+    is_over = threading.Event()
+
+    def end() -> None:
+        # Else a fault would be waited for as long as it lasts, and a frozen worker for ever.
+        if not is_over.wait(HANG / 10):
+            for process in multiprocessing.active_children():
+                process.kill()
 
     def work() -> Iterator[Any]:
         return in_workers(make, lambda: requests, workers=2, timeout=timeout)
 
+    guard = threading.Thread(target=end)
+    guard.start()
     began = time.monotonic()
     with pytest.raises(Exception) as caught:
         list(prefetched(work, CPU))
-    assert time.monotonic() - began < 60
+    is_over.set()
+    guard.join()
+    assert time.monotonic() - began < HANG / 10
     # While the error is held, and its traceback with it.
     assert left_running() == []
     return caught.value
@@ -147,7 +160,7 @@ def test_a_worker_that_leaves(code):
 def test_a_worker_that_hangs():
     def hang(number: int) -> int:
         if number == 3:
-            time.sleep(600)
+            time.sleep(HANG)
         return number
 
     error = failure(hang, timeout=1)
