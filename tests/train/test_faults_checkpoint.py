@@ -230,8 +230,10 @@ def test_every_flipped_bit_of_the_state_is_noticed(two_checkpoints, tmp_path):
     unnoticed = []
     for place in range(0, len(state), 7):
         for bit in (1, 4):
-            (path / "state.json").write_bytes(state[:place] + bytes([state[place] ^ bit]) + state[place + 1 :])
-            if is_whole(path):
+            flipped = state[:place] + bytes([state[place] ^ bit]) + state[place + 1 :]
+            (path / "state.json").write_bytes(flipped)
+            # The last digit of a long fraction may be another and the number the same.
+            if is_whole(path) and json.loads(flipped) != json.loads(state):
                 unnoticed.append(place)
     assert not unnoticed
 

@@ -1,5 +1,6 @@
 """What a network costs: parameters, multiply-adds and memory, measured on tensors without data."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,16 @@ from vitrail.models.live_memory import LiveMemory
 from vitrail.models.peer import PeerNetwork
 from vitrail.models.resnet import ResNet
 from vitrail.models.vit import VisionTransformer
+
+
+def _attention_flops(query: torch.Size, key: torch.Size, value: torch.Size, *_rest: Any, **_named: Any) -> int:
+    """Two products: queries with keys, and what they weigh with values."""
+    *rows, queries, width = query
+    return 2 * math.prod(rows) * queries * key[-2] * (width + value[-1])
+
+
+# Not every torch that we take counts the fused attention of CPUs.
+_FUSED = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +65,7 @@ def measure_cost(config: ModelConfig, batch: int = 1) -> Cost:
         images = torch.empty(batch, config.channels, *config.image_size)
         outputs: dict[str, tuple[int, ...]] = {}
         handles = [module.register_forward_hook(_remember(outputs, name)) for name, module in _parts(model)]
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
+        with FlopCounterMode(display=False, custom_mapping=_FUSED) as counter, torch.no_grad():
             _count_every_token(model.eval(), images)
         for handle in handles:
             handle.remove()

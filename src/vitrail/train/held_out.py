@@ -17,7 +17,7 @@ from vitrail.config import DataConfig, DecodePolicy
 from vitrail.data import OpenOptions, Part, Source, open_data
 from vitrail.data.check import preflight
 from vitrail.data.sources.parts import parse_part, splits_of
-from vitrail.data.sources.source import whole_of
+from vitrail.data.sources.source import read_patiently, whole_of
 from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import DataError, VitrailError, notice
 from vitrail.runtime.atomic import atomic_file
@@ -87,7 +87,7 @@ def _rows(data: RunData) -> list[HeldOut]:
 
 
 def _content_hash(source: Source, index: int) -> str:
-    stored = source.read(index)
+    stored = read_patiently(source, index)
     return hashlib.sha256(stored if isinstance(stored, bytes) else np.ascontiguousarray(stored).data).hexdigest()
 
 

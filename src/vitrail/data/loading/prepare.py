@@ -1,6 +1,5 @@
 """From picks to pixels: what a worker does with a few images at a time."""
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -16,12 +15,11 @@ from vitrail.data.decoding.decode import Mode, check_size, decode, open_image, o
 from vitrail.data.decoding.fast_decode import as_tensor, decode_fast
 from vitrail.data.decoding.jpeg import JpegHeader, read_jpeg_header
 from vitrail.data.loading.order import Picks
-from vitrail.data.sources.source import Encoded, Source
+from vitrail.data.sources.source import Encoded, Source, read_patiently
 from vitrail.data.transforms.augment import augment_bytes
 from vitrail.data.transforms.boxes import Boxes, random_offsets, training_boxes
 from vitrail.data.transforms.fit import Box, crop_room, fit_for_evaluation, fit_for_training
 from vitrail.errors import DataError, UsageError, choose
-from vitrail.runtime.patience import PATIENCE
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -168,12 +166,7 @@ def _each(function: Callable[[Item], Made], items: Iterable[Item], failures: lis
 
 
 def _open(source: Source, index: int, preparation: Preparation) -> _Opened:
-    try:
-        encoded = source.read(index)
-    except DataError:
-        # A file on a network drive may be gone for a moment.
-        time.sleep(PATIENCE)
-        encoded = source.read(index)
+    encoded = read_patiently(source, index)
     where = source.where(index)
     if isinstance(encoded, np.ndarray):
         return _Opened(encoded, where, *encoded.shape[:2])

@@ -1,12 +1,15 @@
 """What every source of images offers: a fixed order, labels, and one image at a time."""
 
 import hashlib
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 import numpy as np
 
 from vitrail.data.sources.labels import Labels
+from vitrail.errors import DataError
+from vitrail.runtime.patience import PATIENCE
 
 Encoded = bytes | np.ndarray
 """A file's bytes, or pixels that need no decoding: uint8 (height, width) or (height, width, 3)."""
@@ -86,6 +89,15 @@ class Part(Source):
 
     def ids(self, indices: np.ndarray) -> np.ndarray:
         return self.whole.ids(self._indices[indices])
+
+
+def read_patiently(source: Source, index: int) -> Encoded:
+    """Read an image; one on a network drive may be gone for a moment."""
+    try:
+        return source.read(index)
+    except DataError:
+        time.sleep(PATIENCE)
+        return source.read(index)
 
 
 def whole_of(source: Source) -> Source:
