@@ -14,10 +14,11 @@ from PIL import Image, ImageOps
 from tests.data.loading.tiny import EVERYTHING, assert_same, left_running, make_arrays, make_folder, prepared
 
 from vitrail.config import AugmentConfig, Preprocessing, preset
-from vitrail.data.loading import prepare, workers
+from vitrail.data.loading import workers
 from vitrail.data.loading.loader import evaluation_batches, training_batches
 from vitrail.data.loading.order import Stream
 from vitrail.data.loading.prepare import Preparation
+from vitrail.data.sources import source as reading
 from vitrail.data.sources.folder import open_folder
 from vitrail.data.sources.source import Arrays, Encoded, Part, Source
 from vitrail.errors import DataError, UsageError
@@ -291,7 +292,7 @@ def test_a_file_that_comes_back_is_read(photos, monkeypatch):
             waits.append(seconds)
             path.write_bytes(content)
 
-    monkeypatch.setattr(prepare, "time", Clock)
+    monkeypatch.setattr(reading, "time", Clock)
     assert_same(list(evaluation_batches(source, prepared(), batch_size=20)), expected)
     assert len(waits) == 1
     assert 0 < waits[0] < 5
