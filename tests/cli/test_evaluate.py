@@ -548,3 +548,18 @@ def test_a_student_has_learnt_from_what_its_teacher_was_given(tmp_path) -> None:
     student = evaluate.Look("student", {"data": f"taught:{tmp_path / 'lesson'}", "split": "train"}, lambda _: None)
     assert evaluate._learners([student], "plain") == evaluate._learners([student], "loose") == ["student"]
     assert evaluate._learners([student], "lesson") == []
+
+
+def test_all_that_a_model_started_from_counts(tmp_path) -> None:
+    for name in ("plain", "elsewhere"):
+        make_images(tmp_path / name, per_class=3)
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, start, data in ((first, None, "plain"), (second, str(first), "elsewhere")):
+        folder.mkdir()
+        about = {"start": start, "data": {"data": str((tmp_path / data).resolve())}}
+        (folder / "config.json").write_text(json.dumps({"format": "vitrail-run/1", "config": about}))
+    # What other programs write about themselves may be anything.
+    third = evaluate.Look("third", {"start": str(second), "data": "x", "split": "training set, all"}, lambda _: None)
+    assert evaluate._learners([third], "plain") == [str(first)]
+    assert evaluate._learners([third], "elsewhere", {"train"}) == [str(second)]
+    assert evaluate._learners([third], "x", {"val"}) == []

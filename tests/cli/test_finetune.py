@@ -110,6 +110,9 @@ def test_without_a_test_split_it_says_what_the_number_is(capsys, source: Path, d
     out = printed_by(capsys, source, "--data", data / "train", "--lr", 0.1, *QUICK)
     assert "these images were not learnt from" in out
     assert plan_of("finetune-folder-2").final_held_out == 0.2
+    # Of what it started from nobody knows which images of them were held out.
+    out = printed_by(capsys, "runs/finetune-folder-2", "--data", data / "train", "--lr", 0.1, *QUICK)
+    assert "these images were not learnt from" not in out and "learnt from this data" in out
     out = printed_by(capsys, source, "--data", data / "train", "--lr", 0.1, "--held-out", 0, *QUICK)
     assert "so nothing was measured" in out
 

@@ -334,6 +334,13 @@ def test_without_a_recipe_the_data_says_which(capsys, data):
 
 
 @pytest.mark.usefixtures("begun")
+def test_a_run_in_the_place_of_a_recipe_is_no_data(capsys, data):
+    printed_by(capsys, *DIGITS)
+    error = failure(capsys, 2, "runs/vit-digits-1", "--data", data)
+    assert "vitrail finetune runs/vit-digits-1 --data" in error and "--resume runs/vit-digits-1" in error
+
+
+@pytest.mark.usefixtures("begun")
 def test_epochs_and_steps_replace_each_other(capsys):
     printed_by(capsys, *DIGITS, "--steps", 9)
     printed_by(capsys, *DIGITS, "--epochs", 9)

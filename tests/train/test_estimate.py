@@ -141,7 +141,7 @@ def test_few_images_are_tried_and_never_more_than_fit(images, tmp_path):
         assert sizes == {(1, False), (wanted, False)}
 
 
-@pytest.mark.parametrize(("seconds", "wanted"), [(60.0, [1]), (1.0, [1, 4, 4]), (0.01, [1, 8, 8])])
+@pytest.mark.parametrize(("seconds", "wanted"), [(60.0, [1, 1]), (1.0, [1, 4, 4]), (0.01, [1, 8, 8])])
 def test_nobody_waits_long_for_it(seconds, wanted, images, tmp_path, monkeypatch):
     session = started(config(images), tmp_path / "run")
     forward, sizes, now = session.model.forward, [], [0.0]
@@ -155,3 +155,16 @@ def test_nobody_waits_long_for_it(seconds, wanted, images, tmp_path, monkeypatch
     monkeypatch.setattr(session.model, "forward", slow)
     assert seconds_per_image(session) == pytest.approx(seconds)
     assert sizes == wanted
+
+
+def test_what_is_made_only_once_is_no_part_of_every_image(images, tmp_path, monkeypatch):
+    session = started(config(images), tmp_path / "run")
+    forward, now, waits = session.model.forward, [0.0], [60.0, 0.5]
+
+    def cold(pictures):
+        now[0] += waits.pop(0)
+        return forward(pictures)
+
+    monkeypatch.setattr(estimate.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(session.model, "forward", cold)
+    assert seconds_per_image(session) == pytest.approx(0.5)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from vitrail.cli.known_data import kind_of, known_data
+from vitrail.cli.known_data import kind_of, known_data, started_from
 from vitrail.cli.launch import launch, split_processes
 from vitrail.cli.progress import progress
 from vitrail.cli.terminal import print_json, printable
@@ -193,8 +193,9 @@ def _held_back(data: str, opening: OpenOptions, looks: Sequence[Look]) -> Source
             f"{len(there[0]):,} images that were held out then are measured."
         )
         return there[0]
+    others = f", as has {learners[1]}, which held out others" if len(there) == len(parts) > 1 else ""
     raise MissingSplit(
-        f"there is no 'test' or 'val' part of its own, and {learners[0]} has learnt from these images",
+        f"there is no 'test' or 'val' part of its own, and {learners[0]} has learnt from these images{others}",
         where=data,
         fix="Measure on a folder that it has not seen; --split train measures on what it has, "
         "--split 'train[90%:]' on a tenth of that.",
@@ -228,14 +229,22 @@ def _learners(looks: Sequence[Look], data: str, splits: set[str] | None = None) 
 
     place, found = located(DataConfig(data=data)).data, []
     for look in looks:
-        learnt, start = str(look.provenance.get("split", "train")), look.provenance.get("start")
-        is_of_splits = splits is None or bool(splits & splits_of(learnt))
+        is_of_splits = splits is None or bool(splits & _learnt_splits(look.provenance))
         if is_of_splits and place in _places(look.provenance.get("data")):
             found.append(look.name)
-        is_of_start = splits is None or "train" in splits
-        if isinstance(start, str) and is_of_start and place in (name for name, _ in known_data(user_path(start))):
-            found.append(start)
+        start = look.provenance.get("start")
+        if isinstance(start, str) and (splits is None or "train" in splits):
+            starts = (user_path(start), *started_from(user_path(start)))
+            found += [str(path) for path in starts if place in (name for name, _ in known_data(path))]
     return found
+
+
+def _learnt_splits(provenance: dict[str, Any]) -> set[str]:
+    """Which splits a model says it learnt from; what other programs wrote there may be anything."""
+    try:
+        return splits_of(str(provenance.get("split", "train")))
+    except VitrailError:
+        return {"train"}
 
 
 def _places(data: object) -> Iterator[str]:

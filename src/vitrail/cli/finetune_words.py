@@ -1,13 +1,16 @@
 """What `vitrail finetune` says: the plan before, each run as it begins, the result and next steps after."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from vitrail.cli.known_data import known_data, started_from
 from vitrail.cli.terminal import console, short_count, table
 from vitrail.cli.training import say_next, tell_many_patches
 from vitrail.config import times
+from vitrail.data.sources.files import user_path
 from vitrail.train.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -115,11 +118,22 @@ def _verdict(plan: "Plan", result: "Result") -> str:
             caution = "; the rate was chosen on the same images, so it is a little too good" * plan.chooses_on_val
             return f"[bold]val {number}{caution}"
         case "held_out":
+            start = plan.config.start
+            if start is not None and plan.config.data.data in _learnt_from(user_path(start)):
+                return (
+                    f"[bold]held-out {number}; this fine-tuning did not learn from these images, but what it started "
+                    "from learnt from this data, maybe from some of them"
+                )
             return f"[bold]held-out {number}; these images were not learnt from"
     return (
         f"[bold]held-out {number}: there is no test split, so this is what the sweep measured on training images it "
         "left out. The model itself has learnt from all of them."
     )
+
+
+def _learnt_from(start: Path) -> set[str]:
+    """The data of a network to start from, and of all that it started from itself."""
+    return {name for folder in (start, *started_from(start)) for name, _ in known_data(folder)}
 
 
 def _time(seconds: float) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vitrail.data.outside import ensure_outside_named
+from vitrail.data.sources.files import user_path
 
 
 def ensure_outside_known(folder: Path, target: Path) -> None:
@@ -41,6 +42,21 @@ def known_data(folder: Path) -> Iterator[tuple[str, str | None]]:
         case "vitrail":
             if data := _texts(values.get("provenance")).get("data"):
                 yield data, None
+
+
+def started_from(folder: Path) -> Iterator[Path]:
+    """What the network in a folder started from, what that one started from, and so on, as far as they are there."""
+    seen = {folder}
+    while (start := _start(folder)) is not None and (folder := user_path(start)) not in seen:
+        seen.add(folder)
+        yield folder
+
+
+def _start(folder: Path) -> str | None:
+    values = _record(folder)
+    plan = values.get("plan")
+    holders = (values.get("config"), plan.get("config") if isinstance(plan, dict) else None, values.get("provenance"))
+    return next((start for holder in holders if (start := _texts(holder).get("start"))), None)
 
 
 def kind_of(folder: Path) -> str:

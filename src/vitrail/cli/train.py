@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
 
+from vitrail.cli.known_data import kind_of
 from vitrail.cli.launch import folder_of_this_launch, launch, mark_launch, split_processes
 from vitrail.cli.trackers import ensure_tracker
 from vitrail.cli.training import (
@@ -191,7 +192,13 @@ def ensure_buildable(model: ModelConfig, image_size: int | None) -> None:
 
 
 def _ensure_recipe(name: str | None) -> None:
-    """Data in the place of the recipe is a slip that deserves its own hint."""
+    """Data, or a model, in the place of the recipe is a slip that deserves its own hint."""
+    if name is not None and name not in RECIPES and kind_of(user_path(name)):
+        raise UsageError(
+            f"{name!r} is trained and no recipe",
+            fix=f"`vitrail finetune {shlex.quote(name)} --data FOLDER` starts from it; "
+            f"`vitrail train --resume {shlex.quote(name)}` goes on with a run.",
+        )
     if name is not None and name not in RECIPES and (user_path(name).exists() or name in _BY_DATA):
         raise UsageError(
             f"{name!r} is data and no recipe", fix=f"`vitrail train --data {shlex.quote(name)}` trains on it."
@@ -284,11 +291,11 @@ def _begin(
         tell_parallel(options.parallel, session)
         say_plan(session, folder)
         if config.recipe == _FOLDER and len(data.train) < _FEW:
-            _advise_finetuning(options.data.data, len(data.train))
+            _advise_finetuning(options.data, len(data.train))
         train_and_report(session, folder, track=options.track)
 
 
-def _advise_finetuning(data: str, images: int) -> None:
+def _advise_finetuning(data: DataConfig, images: int) -> None:
     """Few images teach a network that has seen none before little; who knows that may still want it from scratch."""
     from vitrail.cli.terminal import console
 
@@ -296,7 +303,7 @@ def _advise_finetuning(data: str, images: int) -> None:
     console().print(
         f"{images:,} images are few for a network that starts from nothing: a published one, fine-tuned, is likely far "
         "better and sooner done. (On 3,680 photos of pets a ViT-Ti/16 came to 91.5 %, from scratch to 21.2 %.)\n"
-        f"  vitrail finetune vit-ti16 --data {shlex.quote(data)}\n",
+        f"  vitrail finetune vit-ti16 --data {shlex.quote(data.data)}{' --skip-bad' * data.skip_bad}\n",
         markup=False,
         soft_wrap=True,
     )

@@ -19,7 +19,8 @@ _LONGEST_TRY = 4.0
 def seconds_per_image(session: Session) -> float:
     """Time of forward and backward for one image: the best of a few tries on noise, with nothing changed by them.
 
-    On a CPU the first is of one image, which says how many the others may have; one that takes long is the only one.
+    On a CPU the first is of one image, which says how many the others may have; after one that took long there is one
+    other.
     The network is in evaluation mode, so that no statistics move; compiled code will be faster than this.
     """
     model, config = session.model, session.config
@@ -43,11 +44,10 @@ def seconds_per_image(session: Session) -> float:
     try:
         with one_thread(is_tiny(model, session.device)):
             few = len(images) if on_gpu else 1
+            # It also pays for whatever is loaded and made only once, which on a busy machine is most of it.
             first = tried(few)
-            if first * few > _LONGEST_TRY:
-                return first
             size = len(images) if on_gpu else min(len(images), max(1, int(_LONGEST_TRY / first)))
-            return min(tried(size) for _ in range(_ROUNDS))
+            return min(first, *(tried(size) for _ in range(_ROUNDS if first * few <= _LONGEST_TRY else 1)))
     finally:
         session.train_mode()
         session.step.clear()

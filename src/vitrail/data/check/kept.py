@@ -12,7 +12,9 @@ from vitrail.runtime.atomic import atomic_file
 def load_rows(cache: Path, kind: np.dtype) -> np.ndarray:
     """The rows of a file; none where it is missing or damaged, which only means that they are made again."""
     try:
-        rows = np.load(cache, allow_pickle=False)
+        with cache.open("rb") as file:
+            # Not `np.load`, which takes archives and more for what they are.
+            rows = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return np.empty(0, kind)
     return rows if rows.dtype == kind and rows.ndim == 1 else np.empty(0, kind)
