@@ -79,7 +79,13 @@ def test_the_answer_is_that_of_predict_with_names_as_text(opened, world) -> None
     assert len({name for name, _ in wanted} & set(LABELS[:4])) >= 3
     assert page.title() == "tiny · vitrail"
     assert page.locator("#answer script, #answer b").count() == 0
-    expect(page.locator("#live")).to_contain_text(wanted[0][0])
+
+
+def test_the_answer_is_read_out(browser, world) -> None:
+    """On a page of its own: the place where it is written has room for what was said last."""
+    ((wanted, _),) = world.predictor([str(world.image)], top_k=1)[0]
+    with opened_page(browser, world.address, world.image) as opened:
+        expect(opened.page.locator("#live")).to_contain_text(wanted)
 
 
 def test_a_patch_is_shown_with_its_pixels(opened, world) -> None:
