@@ -1,6 +1,7 @@
 """Kills and damage around a checkpoint: a whole one is always there, and is found (fault rows 16 and 18)."""
 
 import functools
+import json
 import os
 import shutil
 import signal
