@@ -1,23 +1,25 @@
 """Everything a page tells about a run, gathered from its folder."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from vitrail.config import from_json
+from vitrail.config import RunConfig, from_json
 from vitrail.data import Source
-from vitrail.errors import VitrailError, notice
+from vitrail.errors import DataError, VitrailError, notice
 from vitrail.evaluate import Metrics, Predictions, measure
 from vitrail.report.answers import Answers, read_answers
 from vitrail.report.numbers import is_number
-from vitrail.report.reopen import reopen
 from vitrail.report.summary import Summary
 from vitrail.runtime.lock import is_held
 from vitrail.train.folder import RunFolder, RunRecord, read_run
+from vitrail.train.held_out import open_split, silently
 from vitrail.train.length import total_steps
 from vitrail.train.log import Record, read_log
+from vitrail.train.sources import open_run_data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,7 @@ def gather(
         if answers is None and split is not None and record.config.masking is None:
             answers = read_answers(folder.path / "predictions.npz", len(record.classes))
         if answers is not None and split is not None:
-            source = source if source is not None else reopen(record.config, split)
+            source = source if source is not None else _reopened(record.config, split)
             answers.ensure_about(source, record.classes)
     except VitrailError as error:
         source, left_out = None, str(error)
@@ -147,3 +149,14 @@ def _metrics(done: Record | None, predictions: Predictions | None, folder: RunFo
     except VitrailError:
         return None
     return metrics if math.isfinite(metrics.accuracy) else None
+
+
+def _reopened(config: RunConfig, split: str) -> Source:
+    """The images that a run was measured on: the test split, or what was held out; nothing is downloaded for a page."""
+    data = replace(config.data, download=False, test=False)
+    if split == "test":
+        return open_split(data, "test")
+    held_out = open_run_data(data, torch.device("cpu"), silently).held_out
+    if held_out is None:
+        raise DataError("nothing is held out any more", where=data.data)
+    return held_out

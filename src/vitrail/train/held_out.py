@@ -143,16 +143,17 @@ def _to_compare(run: RunFolder) -> Source:
     for split in ("test", "val"):
         if split not in splits_of(config.split):
             try:
-                return _opened(config, split)
+                return open_split(config, split)
             except MissingSplit:
                 continue
     try:
         return held_out_of(run)
     except DataError:
-        return _opened(config, config.split)
+        return open_split(config, config.split)
 
 
-def _opened(config: DataConfig, split: str) -> Source:
+def open_split(config: DataConfig, split: str) -> Source:
+    """A split of the data of a run, without what the run went on without."""
     options = OpenOptions(
         root=Path(config.root) if config.root else None,
         allow_empty=config.allow_empty,
@@ -160,14 +161,14 @@ def _opened(config: DataConfig, split: str) -> Source:
         copies=config.copies,
     )
     source = open_data(config.data, split, options=options)
-    # What the run went on without, this does as well.
+    # Only then can images have been left out; to read all of them for a few would be a waste.
     return preflight(source, policy=DecodePolicy(), skip_bad=True) if config.skip_bad else source
 
 
 def _listed(config: DataConfig, rows: Sequence[HeldOut], run: str) -> Source:
     """The images of a list, each where it was and as it was."""
     # Which images are in a part of a split may have changed with the others.
-    source = _opened(replace(config, skip_bad=False), parse_part(config.split).split)
+    source = open_split(replace(config, skip_bad=False), parse_part(config.split).split)
     wanted = {row.where for row in rows}
     places = {where: place for place in range(len(source)) if (where := source.where(place)) in wanted}
     lost = [row for row in rows if row.where not in places or _content_hash(source, places[row.where]) != row.sha256]

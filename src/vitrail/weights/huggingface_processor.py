@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,17 +100,9 @@ def is_own(settings: Mapping[str, Any], config: ModelConfig, preprocessing: Prep
     Version 0.1 wrote a squash, which is all that processors did then, for every network.
     """
     height, width = config.image_size
-    squash = {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "do_rescale": True,
-        "do_normalize": True,
-        "rescale_factor": 1 / 255,
-        "size": {"height": height, "width": width},
-        "resample": _code(preprocessing),
-        "image_mean": to_json(preprocessing.mean),
-        "image_std": to_json(preprocessing.std),
-    }
+    squash = _vit_processor(
+        preprocessing, preprocessing.mean, preprocessing.std, size={"height": height, "width": width}
+    )
     return settings in (_settings(config, preprocessing), squash)
 
 
@@ -127,6 +119,14 @@ def _settings(config: ModelConfig, preprocessing: Preprocessing) -> dict[str, An
             "crop_size": {"height": height, "width": width},
         }
     mean, std = preprocessing.statistics(config.channels)
+    colours = {"do_convert_rgb": True} if config.channels == 3 else {}
+    return _vit_processor(preprocessing, mean, std, **geometry) | colours
+
+
+def _vit_processor(
+    preprocessing: Preprocessing, mean: Sequence[float], std: Sequence[float], **geometry: Any
+) -> dict[str, Any]:
+    """What stands in the settings of every network that we write."""
     return {
         "image_processor_type": "ViTImageProcessor",
         "do_resize": True,
@@ -137,7 +137,6 @@ def _settings(config: ModelConfig, preprocessing: Preprocessing) -> dict[str, An
         "do_normalize": True,
         "image_mean": to_json(mean),
         "image_std": to_json(std),
-        **({"do_convert_rgb": True} if config.channels == 3 else {}),
     }
 
 
