@@ -11,7 +11,7 @@ demo: .venv/.installed
 	@echo "(the command lives in .venv/bin: source .venv/bin/activate puts it on your PATH)"
 
 # Tests that load onnxruntime and OpenVINO, whose threads do not go well with tests that fork, and those that serve.
-RUNTIMES := tests/predict tests/export tests/serve tests/cli/test_predict.py tests/cli/test_export.py tests/cli/test_serve.py
+RUNTIMES := tests/prediction tests/exporting tests/serving tests/cli/test_predict.py tests/cli/test_export.py tests/cli/test_serve.py
 
 PYTEST := $(BIN)/python -m pytest -m "not slow and not gpu" -n auto --maxprocesses 4 --dist loadfile
 

@@ -17,7 +17,7 @@ import torch
 from machine import describe_machine, describe_versions
 
 from vitrail import load_model, save_model
-from vitrail.export.write import write_unverified
+from vitrail.exporting.write import write_unverified
 
 _TIMM = """
 import sys, timm, torch

@@ -20,8 +20,8 @@ from torch import nn
 
 from vitrail.config import preset
 from vitrail.data import Preparation, open_data
-from vitrail.evaluate.features import extract_features
-from vitrail.evaluate.subject import Subject
+from vitrail.evaluation.features import extract_features
+from vitrail.evaluation.subject import Subject
 from vitrail.zoo import zoo_row
 
 TIMM = "timm"

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from machine import describe_machine, describe_versions
 
-from vitrail.evaluate.closed_form import BIAS, decompose
-from vitrail.evaluate.protocol import L2_GRID
+from vitrail.evaluation.closed_form import BIAS, decompose
+from vitrail.evaluation.protocol import L2_GRID
 
 _COMPARED = 2.0**10
 

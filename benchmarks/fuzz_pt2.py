@@ -27,7 +27,7 @@ from machine import describe_versions
 
 import vitrail
 from vitrail.config import BitConfig, ConvLayerConfig, ConvStemConfig, ResNetConfig
-from vitrail.export.write import write_unverified
+from vitrail.exporting.write import write_unverified
 
 _BATCH = 200
 _SLOW = 10.0
@@ -128,7 +128,7 @@ import contextlib, os, resource, signal, sys, time
 resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
 import numpy as np, torch
 from vitrail.errors import VitrailError
-from vitrail.export import open_exported
+from vitrail.exporting import open_exported
 torch.set_num_threads(1)
 def late(*_): raise TimeoutError("took more than a minute")
 signal.signal(signal.SIGALRM, late)

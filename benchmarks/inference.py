@@ -18,8 +18,8 @@ from peers import OURS, PEERS
 from timing import Batches, Plan, Step, inference_step, interleave, make_batches, run_untimed
 from torch import nn
 
-from vitrail.export.exported import open_exported
-from vitrail.export.write import write_unverified
+from vitrail.exporting.exported import open_exported
+from vitrail.exporting.write import write_unverified
 from vitrail.zoo import zoo_row
 
 _CPU = torch.device("cpu")

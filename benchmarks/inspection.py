@@ -15,7 +15,7 @@ from machine import describe_machine, describe_versions
 from torch import Tensor
 
 from vitrail import create_model
-from vitrail.inspect import attention_distance, attention_maps, attention_rollout
+from vitrail.inspection import attention_distance, attention_maps, attention_rollout
 from vitrail.models import VisionTransformer
 
 _FEW = (-4, -3, -2, -1)

@@ -18,11 +18,11 @@ from torch.nn.functional import cross_entropy
 
 import vitrail
 from vitrail.data import Batch
-from vitrail.train.folder import RunFolder
-from vitrail.train.log import Log
-from vitrail.train.loop import Loop
-from vitrail.train.session import Session
-from vitrail.train.stopping import Stopping
+from vitrail.training.folder import RunFolder
+from vitrail.training.log import Log
+from vitrail.training.loop import Loop
+from vitrail.training.session import Session
+from vitrail.training.stopping import Stopping
 from vitrail.zoo import zoo_row
 
 _CLASSES = 1000

@@ -24,13 +24,13 @@ from vitrail.config import (
     VitConfig,
 )
 from vitrail.data import Source
-from vitrail.evaluate import Metrics
+from vitrail.evaluation import Metrics
 from vitrail.recipes import recipe
-from vitrail.train.folder import RunFolder
-from vitrail.train.objective import Objective, shares, softmax_cross_entropy
-from vitrail.train.run import run
-from vitrail.train.sources import RunData, open_run_data
-from vitrail.train.start import begin
+from vitrail.training.folder import RunFolder
+from vitrail.training.objective import Objective, shares, softmax_cross_entropy
+from vitrail.training.run import run
+from vitrail.training.sources import RunData, open_run_data
+from vitrail.training.start import begin
 from vitrail.zoo import zoo_row
 
 _NETWORK, _RECIPE = "vit-tiny-mnist", "vit-mnist"

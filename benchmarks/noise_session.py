@@ -17,10 +17,10 @@ from vitrail.config import (
     preset,
 )
 from vitrail.data import Arrays, Labels
-from vitrail.train.progress import Progress
-from vitrail.train.session import Session
-from vitrail.train.sources import RunData
-from vitrail.train.spreading import Placement
+from vitrail.training.progress import Progress
+from vitrail.training.session import Session
+from vitrail.training.sources import RunData
+from vitrail.training.spreading import Placement
 
 
 class _Noise(Arrays):

@@ -12,11 +12,11 @@ from machine import describe_machine, describe_versions
 from vitrail import load_model
 from vitrail.data import evaluation_batches
 from vitrail.data.sources.loose import open_images
-from vitrail.evaluate.classify import classify
-from vitrail.evaluate.subject import open_subject
-from vitrail.export.exported import FORMATS
-from vitrail.export.write import write_unverified
-from vitrail.predict import Predictor
+from vitrail.evaluation.classify import classify
+from vitrail.evaluation.subject import open_subject
+from vitrail.exporting.exported import FORMATS
+from vitrail.exporting.write import write_unverified
+from vitrail.prediction import Predictor
 
 _CPU = torch.device("cpu")
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from PIL import Image
+
 from serving import Memory, Server, clients, milliseconds, percentile, serving, tell, times_of
 
 CROWDS = ("idle", "silent", "heads", "bodies")

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 from machine import describe_machine, describe_versions
+from serving_client import FORM, form
+
 from serving import (
     HERE,
     Memory,
@@ -36,7 +38,6 @@ from serving import (
     tell,
     times_of,
 )
-from serving_client import FORM, form
 
 _BATCH = 8
 _BATCH_WAIT = 0.003

@@ -12,9 +12,9 @@ from noise_session import noise_config, noise_session
 
 import vitrail
 from vitrail.config import RunConfig
-from vitrail.train.footprint import BATCHES_HELD, footprint
-from vitrail.train.graphs import GraphedStep
-from vitrail.train.session import Session
+from vitrail.training.footprint import BATCHES_HELD, footprint
+from vitrail.training.graphs import GraphedStep
+from vitrail.training.session import Session
 from vitrail.zoo import zoo_row
 
 _WANTED = 0.1

@@ -20,7 +20,7 @@ from vitrail.cli.live_state import Seen
 from vitrail.cli.live_view import View
 from vitrail.data.check import check, open_splits
 from vitrail.data.check.page import page
-from vitrail.train.log import Record, Watcher
+from vitrail.training.log import Record, Watcher
 
 HERE = Path(__file__).parent
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")

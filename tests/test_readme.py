@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from PIL import Image
-from tests.serve.http.started import started
+from tests.serving.http.started import started
 
 from vitrail.cli import main
 from vitrail.config import Preprocessing, to_json

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from vitrail import weights as weights
     from vitrail.models import VisionTransformer as VisionTransformer
     from vitrail.models import create_model as create_model
-    from vitrail.predict import Predictor as Predictor
+    from vitrail.prediction import Predictor as Predictor
     from vitrail.weights import load_model as load_model
     from vitrail.weights import save_model as save_model
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Predictor": "vitrail.predict",
+    "Predictor": "vitrail.prediction",
     "VisionTransformer": "vitrail.models",
     "create_model": "vitrail.models",
     "load_model": "vitrail.weights",
@@ -27,13 +27,13 @@ _ROOMS = (
     "config",
     "data",
     "errors",
-    "evaluate",
-    "export",
-    "inspect",
+    "evaluation",
+    "exporting",
+    "inspection",
     "models",
-    "predict",
+    "prediction",
     "recipes",
-    "train",
+    "training",
     "weights",
     "zoo",
 )

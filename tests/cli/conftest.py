@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 from tests.cli.photos import draw
-from tests.evaluate.small import model_folder
+from tests.evaluation.small import model_folder
 
-from vitrail.report.attended import Looked
+from vitrail.reports.attended import Looked
 
 
 @pytest.fixture(autouse=True)
 def _pages_without_figures(monkeypatch) -> None:
     """To look into a network takes a second or two, and the tests of the report do it."""
-    monkeypatch.setattr("vitrail.report.write._kept_model", lambda *_: None)
-    monkeypatch.setattr("vitrail.report.evaluation.figure_sections", lambda *_: iter(()))
-    monkeypatch.setattr("vitrail.report.parts.looked_at", lambda *_: Looked())
+    monkeypatch.setattr("vitrail.reports.write._kept_model", lambda *_: None)
+    monkeypatch.setattr("vitrail.reports.evaluation.figure_sections", lambda *_: iter(()))
+    monkeypatch.setattr("vitrail.reports.parts.looked_at", lambda *_: Looked())
 
 
 @pytest.fixture

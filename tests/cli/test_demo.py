@@ -19,9 +19,9 @@ from vitrail.cli import demo, live, main, training
 from vitrail.cli.demo_answers import few, rollout
 from vitrail.cli.demo_pictures import cut, draw, letters_wide
 from vitrail.cli.main import VERBS
-from vitrail.evaluate import Predictions
+from vitrail.evaluation import Predictions
 from vitrail.recipes import recipe
-from vitrail.train.log import Record
+from vitrail.training.log import Record
 from vitrail.zoo.published import PUBLISHED
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.data.conftest import state_of
-from tests.train.tiny_run import CLASSES, make_images
+from tests.training.tiny_run import CLASSES, make_images
 
 import vitrail
 from vitrail.cli import evaluate, main
@@ -23,7 +23,7 @@ from vitrail.cli.evaluate import summarised
 from vitrail.config import preset
 from vitrail.data.sources.taught import Lesson, Origin, TaughtRecord, write_taught
 from vitrail.errors import DiskError
-from vitrail.report.evaluation_folder import EvaluationFolder
+from vitrail.reports.evaluation_folder import EvaluationFolder
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.cli.photos import draw
-from tests.evaluate.small import model_folder
+from tests.evaluation.small import model_folder
 
 import vitrail
 from vitrail.cli import main
-from vitrail.export import open_exported
+from vitrail.exporting import open_exported
 from vitrail.weights.card import MARK
 
 

@@ -5,14 +5,14 @@ import statistics
 
 import pytest
 from tests.cli.photos import draw, measured
-from tests.evaluate.small import model_folder
+from tests.evaluation.small import model_folder
 
 from vitrail.cli import main
 from vitrail.data import open_data
-from vitrail.evaluate import fewshot
-from vitrail.evaluate.features import extract_features
-from vitrail.evaluate.shots import choose_shots
-from vitrail.evaluate.subject import open_subject
+from vitrail.evaluation import fewshot
+from vitrail.evaluation.features import extract_features
+from vitrail.evaluation.shots import choose_shots
+from vitrail.evaluation.subject import open_subject
 
 
 def test_the_numbers_are_those_of_the_closed_form(place, capsys) -> None:

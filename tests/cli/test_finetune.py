@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.train.tiny_run import make_images
-from tests.transfer.conftest import save_network
+from tests.experiments.conftest import save_network
+from tests.training.tiny_run import make_images
 
 import vitrail
 from vitrail.cli import finetuning, main
 from vitrail.config import PRESETS, preset
-from vitrail.train.folder import RunFolder, read_run
-from vitrail.train.run import run
-from vitrail.transfer import finetune
-from vitrail.transfer.folder import FinetuneFolder, read_plan
-from vitrail.transfer.source import read_start
+from vitrail.experiments import finetune
+from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
+from vitrail.experiments.finetune_start import read_start
+from vitrail.training.folder import RunFolder, read_run
+from vitrail.training.run import run
 
 QUICK = ("--steps", 3, "--batch-size", 16, "--device", "cpu", "--workers", 0)
 
@@ -162,7 +162,7 @@ def test_the_paper_fine_tunes_at_384_pixels(source: Path, data: Path):
 
 
 def test_a_known_data_set_takes_its_row_and_a_folder_of_that_name_does_not(tmp_path: Path):
-    from vitrail.transfer.look import recipe_name
+    from vitrail.experiments.transfer_look import recipe_name
 
     assert recipe_name(None, "cifar10") == "finetune-cifar10"
     assert recipe_name(None, "digits") == "finetune-folder"

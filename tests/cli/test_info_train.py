@@ -11,7 +11,7 @@ import torch
 import vitrail
 from vitrail.cli import main
 from vitrail.config import OptimConfig, TrainConfig
-from vitrail.train.footprint import footprint
+from vitrail.training.footprint import footprint
 from vitrail.zoo import ZOO
 
 

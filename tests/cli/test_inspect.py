@@ -12,15 +12,15 @@ import pytest
 import torch
 from markdown_it import MarkdownIt
 from tests.cli.photos import measured
-from tests.report.runs import FULL, make_run, run_config
+from tests.reports.runs import FULL, make_run, run_config
 
 import vitrail
 from vitrail.cli import main
 from vitrail.config import preset
 from vitrail.models import build
-from vitrail.report.inspection_folder import as_markdown
+from vitrail.reports.inspection_folder import as_markdown
 from vitrail.runtime.lock import only_one
-from vitrail.train import checkpoint as checkpoints
+from vitrail.training import checkpoint as checkpoints
 
 FEW = ("--figures", "distance", "rollout", "--dpi", "40")
 

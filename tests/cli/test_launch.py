@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.train.tiny_run import assert_same_run, events, losses
+from tests.training.tiny_run import assert_same_run, events, losses
 
 from vitrail.cli.launch import folder_of_this_launch, mark_launch, split_processes
 from vitrail.errors import UsageError

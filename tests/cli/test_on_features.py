@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from tests.cli.photos import draw, measured
 from tests.cli.test_launch import environment
-from tests.evaluate.small import levels
+from tests.evaluation.small import levels
 
 from vitrail.cli import main, on_features
 from vitrail.cli.on_features import Options, open_both

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tests.cli.test_evaluate import make_model
 from tests.data.conftest import state_of
-from tests.train.tiny_run import make_images
+from tests.training.tiny_run import make_images
 
 from vitrail.cli import main
-from vitrail.predict import Predictor
+from vitrail.prediction import Predictor
 
 NAMES = ("개미", "bee <b>", "cow, black", "dog\n2")
 

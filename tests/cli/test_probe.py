@@ -3,7 +3,7 @@
 from tests.cli.photos import measured
 
 from vitrail.cli import main
-from vitrail.evaluate import probe
+from vitrail.evaluation import probe
 
 
 def test_the_table_and_the_numbers(place, capsys) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.reader import Reader
-from tests.report.runs import FULL, done, make_run, predictions, run_config, source, trained
+from tests.reports.reader import Reader
+from tests.reports.runs import FULL, done, make_run, predictions, run_config, source, trained
 
 import vitrail
 from vitrail.cli import main

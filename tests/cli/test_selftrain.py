@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
-from tests.report.reader import Reader
-from tests.selftrain.small import teacher_folder
-from tests.train.tiny_run import CLASSES, make_images
+from tests.experiments.selftrain_small import teacher_folder
+from tests.reports.reader import Reader
+from tests.training.tiny_run import CLASSES, make_images
 
 import vitrail
 from vitrail import load_model
 from vitrail.cli import main
 from vitrail.data.sources.source import Arrays
 from vitrail.errors import UsageError
+from vitrail.experiments import selftrain_folder, selftrain_rounds
 from vitrail.runtime.lock import only_one
-from vitrail.selftrain import folder, rounds
-from vitrail.train import loop
+from vitrail.training import loop
 
 pytestmark = pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
 DIGITS = [
@@ -113,7 +113,7 @@ def test_a_signal_in_a_student_can_be_gone_on_from(trained, here, capsys, monkey
 
 
 def test_a_signal_while_the_teacher_labels_can_be_gone_on_from(trained, here, capsys, monkeypatch) -> None:
-    asked, plain = rounds.ask, Arrays.read
+    asked, plain = selftrain_rounds.ask, Arrays.read
 
     def ask(*arguments, **more):
         # Not before: images are also read to find copies among them.
@@ -124,11 +124,11 @@ def test_a_signal_while_the_teacher_labels_can_be_gone_on_from(trained, here, ca
         os.kill(os.getpid(), signal.SIGTERM)
         return self.pixels[index]
 
-    monkeypatch.setattr(rounds, "ask", ask)
+    monkeypatch.setattr(selftrain_rounds, "ask", ask)
     words = ["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0", "--name", "self", "--labels", "hard"]
     assert main(words) == 75
     assert not (here / "runs/self/round-1/config.json").exists()
-    monkeypatch.setattr(rounds, "ask", asked)
+    monkeypatch.setattr(selftrain_rounds, "ask", asked)
     monkeypatch.setattr(Arrays, "read", plain)
     assert main(["selftrain", "--resume", "runs/self"]) == 0
 
@@ -148,7 +148,7 @@ def test_a_name_whose_teacher_was_sure_of_nothing_can_be_used_again(trained, her
     assert main(["selftrain", str(other), *DIGITS, *SHORT, "--name", "selftrain-1"]) == 2
     assert "there is a run already" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr("vitrail.selftrain.answers._piece", None)
+        patch.setattr("vitrail.experiments.selftrain_answers._piece", None)
         assert main([*words, "--threshold", "0", "--name", "selftrain-1"]) == 0
     assert "begins anew in runs/selftrain-1" in capsys.readouterr().out
     assert json.loads((first / "selftrain.json").read_text())["students"][0]["taught"]["images"] > 0
@@ -163,14 +163,14 @@ def test_options_of_a_student_that_cannot_begin_can_be_mended_under_the_same_nam
 
     words = ["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0", "--name", "self"]
     with monkeypatch.context() as patch:
-        patch.setattr("vitrail.selftrain.rounds.begin", refused)
+        patch.setattr("vitrail.experiments.selftrain_rounds.begin", refused)
         assert main(words) == 2
     assert (here / "runs/self/taught-1/taught.json").is_file()
     # With another threshold, what was chosen would be lost.
     assert main([*words, "--threshold", "0.2"]) == 2
     with only_one(here / "runs/self/.lock", busy="somebody"):
         assert main([*words, "--micro-batch", "8"]) == 2
-    monkeypatch.setattr("vitrail.selftrain.rounds.ask", None)
+    monkeypatch.setattr("vitrail.experiments.selftrain_rounds.ask", None)
     assert main([*words, "--micro-batch", "8"]) == 0
     assert json.loads((here / "runs/self/round-1/config.json").read_text())["config"]["train"]["micro_batch"] == 8
 
@@ -222,7 +222,7 @@ def test_mistakes_are_one_message_and_leave_nothing_behind(words, said, here, ca
 
 
 def test_a_second_start_before_the_first_has_written_its_plan_writes_nothing(trained, here, capsys, monkeypatch):
-    begin_plan, second = folder.begin_plan, []
+    begin_plan, second = selftrain_folder.begin_plan, []
     words = ["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0.99999", "--name", "self"]
 
     def meet(*arguments):
@@ -232,7 +232,7 @@ def test_a_second_start_before_the_first_has_written_its_plan_writes_nothing(tra
             assert [path.name for path in Path("runs/self").iterdir()] == [".lock"]
         return begin_plan(*arguments)
 
-    monkeypatch.setattr(folder, "begin_plan", meet)
+    monkeypatch.setattr(selftrain_folder, "begin_plan", meet)
     assert main(words) == 3
     assert second == [2]
     assert "another process is working on" in capsys.readouterr().err
@@ -247,7 +247,7 @@ def test_what_is_wrong_with_the_teacher_is_told_before_an_image_is_read(here, ca
     bare = vitrail.load_model(teacher_folder(here / "bare"))
     bare.preprocessing = None
     vitrail.save_model(bare, here / "bare")
-    monkeypatch.setattr("vitrail.selftrain.sets.open_run_data", read)
+    monkeypatch.setattr("vitrail.experiments.selftrain_sets.open_run_data", read)
     for teacher, told in (("bare", "--preprocessing"), ("gone", "no such file")):
         assert main(["selftrain", teacher, "--data", "photos", "--unlabelled", "loose", "--device", "cpu"]) in (2, 3)
         assert told in capsys.readouterr().err

@@ -7,9 +7,9 @@ import pytest
 
 from vitrail.cli.selftrain_words import say_result, say_round, tell_fall
 from vitrail.errors import Notice
-from vitrail.selftrain.choosing import Choice
-from vitrail.selftrain.folder import SelftrainFolder
-from vitrail.selftrain.result import Model, Result, Score, Taught
+from vitrail.experiments.selftrain_choosing import Choice
+from vitrail.experiments.selftrain_folder import SelftrainFolder
+from vitrail.experiments.selftrain_result import Model, Result, Score, Taught
 
 FOLDER = SelftrainFolder(Path("runs/taught"))
 

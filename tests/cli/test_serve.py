@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.cli.test_evaluate import make_model
-from tests.serve.http.started import Started, children_of, started
+from tests.serving.http.started import Started, children_of, started
 
 from vitrail.cli import main
 from vitrail.cli.serve import greeting
-from vitrail.predict import Predictor
+from vitrail.prediction import Predictor
 
 NAMES = ("개미", "bee <script>", 'cow "black"', "🐕")
 FACTS = {

@@ -6,7 +6,7 @@ from vitrail.cli.speaker import one_speaker, processes_started, what_to_say
 from vitrail.errors import DataError, UsageError
 from vitrail.runtime import processes
 from vitrail.runtime.processes import Elsewhere, LostProcess
-from vitrail.train.stopping import Stopped
+from vitrail.training.stopping import Stopped
 
 
 @pytest.fixture

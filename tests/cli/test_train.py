@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.data.conftest import state_of
-from tests.train.tiny_run import assert_same_run, events, make_images
+from tests.training.tiny_run import assert_same_run, events, make_images
 
 from vitrail.cli import main, train
 from vitrail.cli.training import batch_that_fits
@@ -22,9 +22,9 @@ from vitrail.config import DataConfig, RunConfig
 from vitrail.data import open_data
 from vitrail.data.sources.files import Files
 from vitrail.recipes import masked, recipe, small
-from vitrail.train import checkpoint as checkpoints
-from vitrail.train.folder import RunFolder, RunRecord, read_run
-from vitrail.train.run import run
+from vitrail.training import checkpoint as checkpoints
+from vitrail.training.folder import RunFolder, RunRecord, read_run
+from vitrail.training.run import run
 
 DIGITS = ("vit-digits", "--device", "cpu", "--split", "train[:100]", "--batch-size", 16)
 # The stem of the recipe needs 16 pixels a patch.
@@ -428,7 +428,7 @@ def test_learning_from_val_too_does_not_choose_on_it(capsys, tmp_path, monkeypat
     def opened(name, split, **options):
         return open_data(str(tmp_path / "data/train") if "+" in split else name, split.split("+")[0], **options)
 
-    monkeypatch.setattr("vitrail.train.sources.open_data", opened)
+    monkeypatch.setattr("vitrail.training.sources.open_data", opened)
     words = (*FOLDER, "--data", tmp_path / "data", "--steps", 1)
     for number, split in enumerate(("train+val", "train+validation"), start=1):
         printed_by(capsys, *words, "--split", split)
@@ -524,7 +524,7 @@ def test_a_time_limit_ends_slow_steps_soon_after_it(capsys, data, monkeypatch):
 
     words = (*FOLDER, "--data", data, "--steps", 5000, "--time-limit", 2 / 60, "--held-out", 0, "--no-test")
     with monkeypatch.context() as patch:
-        patch.setattr("vitrail.train.sources.preflight", lambda source, **_: source)
+        patch.setattr("vitrail.training.sources.preflight", lambda source, **_: source)
         patch.setattr(Files, "read", slow)
         begin = time.monotonic()
         printed_by(capsys, *words)

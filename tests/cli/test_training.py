@@ -19,8 +19,8 @@ import pytest
 import torch
 from tests.data.conftest import state_of
 from tests.tiny_fixtures import _one_thread as _one_thread
-from tests.train.test_resume import Crash, crash_at
-from tests.train.tiny_run import (
+from tests.training.test_resume import Crash, crash_at
+from tests.training.tiny_run import (
     CPU,
     assert_same_run,
     config,
@@ -37,10 +37,10 @@ from vitrail.cli import main, training
 from vitrail.cli.training import Destination, claimed, located, next_folder
 from vitrail.errors import Notice, UsageError
 from vitrail.runtime.processes import ALONE
-from vitrail.train import checkpoint as checkpoints
-from vitrail.train import estimate, start
-from vitrail.train.folder import RunFolder
-from vitrail.train.sources import RunData, open_run_data
+from vitrail.training import checkpoint as checkpoints
+from vitrail.training import estimate, start
+from vitrail.training.folder import RunFolder
+from vitrail.training.sources import RunData, open_run_data
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.train.tiny_run import make_images
-from tests.transfer.conftest import save_network
+from tests.experiments.conftest import save_network
+from tests.training.tiny_run import make_images
 
 from vitrail.cli import finetuning, main, transfer, transfer_look
+from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
 from vitrail.runtime.lock import only_one
-from vitrail.train.divergence import Diverged
-from vitrail.train.run import run
-from vitrail.transfer.folder import FinetuneFolder, read_plan
+from vitrail.training.divergence import Diverged
+from vitrail.training.run import run
 
 QUICK = ("--steps", 2, "--lr", 0.1, "--batch-size", 16, "--device", "cpu", "--workers", 0)
 

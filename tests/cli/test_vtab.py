@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.train.tiny_run import make_images
-from tests.transfer.conftest import save_network
+from tests.experiments.conftest import save_network
+from tests.training.tiny_run import make_images
 
 from vitrail.cli import finetuning, main
 from vitrail.data.vtab.tasks import TASKS
-from vitrail.train.folder import RunFolder, read_run
-from vitrail.train.run import run
+from vitrail.training.folder import RunFolder, read_run
+from vitrail.training.run import run
 
 QUICK = ("--steps", 2, "--batch-size", 16, "--image-size", 8, "--seeds", 1, "--device", "cpu", "--workers", 0)
 

@@ -11,7 +11,7 @@ import torch
 from tests.data.check.scenes import make_folder, scene
 from tests.data.check.test_preflight import Counting, Stored
 from tests.data.pictures import encoded
-from tests.train.tiny_run import quietly
+from tests.training.tiny_run import quietly
 
 from vitrail.config import DataConfig
 from vitrail.config.decoding import DecodePolicy
@@ -28,7 +28,7 @@ from vitrail.data.sources.parts import parse_part, take_part
 from vitrail.data.sources.source import Arrays, Source
 from vitrail.errors import Notice
 from vitrail.runtime.cache import cache_folder
-from vitrail.train.sources import open_run_data
+from vitrail.training.sources import open_run_data
 
 
 def names(source: Source, groups: np.ndarray) -> list[set[str]]:

@@ -9,8 +9,8 @@ import pytest
 from vitrail.config import OptimConfig
 from vitrail.errors import UsageError
 from vitrail.recipes import RECIPES, folder_recipe, hyperrule_recipe, masked_recipe, recipe
-from vitrail.train import learning_rate
-from vitrail.train.schedule import resolved
+from vitrail.training import learning_rate
+from vitrail.training.schedule import resolved
 
 
 @pytest.fixture

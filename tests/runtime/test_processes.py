@@ -12,8 +12,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.train.several import Group
-from tests.train.tiny_run import start_own_forkserver
+from tests.training.several import Group
+from tests.training.tiny_run import start_own_forkserver
 from torch.distributed import HashStore, Store
 
 from vitrail.errors import DataError, UsageError

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from tests.train.several import Group
-from tests.train.tiny_run import start_own_forkserver
+from tests.training.several import Group
+from tests.training.tiny_run import start_own_forkserver
 
 from vitrail.errors import UsageError
 from vitrail.runtime import watch as watch_module

@@ -22,11 +22,11 @@ from vitrail.data.sources.source import Source
 from vitrail.recipes import recipe
 from vitrail.runtime.processes import ALONE
 from vitrail.runtime.threads import one_thread
-from vitrail.train.folder import RunFolder
+from vitrail.training.folder import RunFolder
 
 if TYPE_CHECKING:
-    from vitrail.train.finish import Outcome
-    from vitrail.train.session import Session
+    from vitrail.training.finish import Outcome
+    from vitrail.training.session import Session
 
 _RECIPE = "vit-digits"
 _WIDEST = 92
@@ -42,8 +42,8 @@ def run(seed: int = 0, out: Path = Path("runs"), epochs: int | None = None) -> N
         out: The folder that holds the folders of runs.
         epochs: Passes over the images, if not the recipe's: fewer are faster and worse.
     """
-    from vitrail.train.sources import open_run_data
-    from vitrail.train.start import begin
+    from vitrail.training.sources import open_run_data
+    from vitrail.training.start import begin
 
     config, device = _config(seed, epochs), torch.device("cpu")
     with one_thread():

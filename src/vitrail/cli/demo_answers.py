@@ -12,9 +12,9 @@ from torch import Tensor
 
 from vitrail.cli.demo_pictures import HEAT, Picture, draw, enlarged, has_unicode
 from vitrail.data import Part, Preparation, Source, evaluation_batches
-from vitrail.evaluate import Predictions
+from vitrail.evaluation import Predictions
 from vitrail.models import VisionTransformer
-from vitrail.train.folder import RunFolder
+from vitrail.training.folder import RunFolder
 from vitrail.weights.load import load_model
 
 _GUESSES = 3

@@ -29,11 +29,11 @@ from vitrail.weights.folder import sidecar
 if TYPE_CHECKING:
     import torch
 
-    from vitrail.evaluate import Evaluation, Measured, MultiLabelEvaluation
-    from vitrail.evaluate.labels import Matched
-    from vitrail.evaluate.real import RealLabels
-    from vitrail.evaluate.subject import Subject
-    from vitrail.report.evaluation_folder import EvaluationFolder
+    from vitrail.evaluation import Evaluation, Measured, MultiLabelEvaluation
+    from vitrail.evaluation.labels import Matched
+    from vitrail.evaluation.real import RealLabels
+    from vitrail.evaluation.subject import Subject
+    from vitrail.reports.evaluation_folder import EvaluationFolder
     from vitrail.runtime.processes import Processes
 
 Size = int | tuple[int, int]
@@ -107,11 +107,11 @@ def run_words(words: Sequence[str]) -> None:
 def run(options: Options) -> None:
     """Open the data, measure one model after the other, and show what was found, also when one of them fails."""
     from vitrail.data.sources.class_names import read_class_names
-    from vitrail.evaluate.real import read_real
-    from vitrail.report.evaluation_folder import EvaluationFolder
+    from vitrail.evaluation.real import read_real
+    from vitrail.reports.evaluation_folder import EvaluationFolder
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.train.folder import command_line
+    from vitrail.training.folder import command_line
 
     if not options.models:
         raise UsageError("there is no model", wanted="vitrail evaluate MODEL --data DATA")
@@ -204,7 +204,7 @@ def _held_back(data: str, opening: OpenOptions, looks: Sequence[Look]) -> Source
 
 def _left_out(model: str) -> Source | None:
     """What the run of a model held out of its training images; none where it left nothing out, or is not here."""
-    from vitrail.train.held_out import held_out_of, run_of
+    from vitrail.training.held_out import held_out_of, run_of
 
     path = user_path(model)
     folder = path.parent if path.name == "model" else path
@@ -355,7 +355,7 @@ class _Work:
             raise failures[0][1]
 
     def _open(self, name: str) -> "Subject":
-        from vitrail.evaluate.subject import open_subject
+        from vitrail.evaluation.subject import open_subject
 
         options = self.options
         return self.processes.in_turn(
@@ -371,7 +371,7 @@ class _Work:
     def _match(self, source: Source, *, labels: tuple[str, ...] | None, outputs: int, name: str) -> "Matched":
         """Which output of the model is which class of the data."""
         from vitrail.data.sources.class_names import ensure_named
-        from vitrail.evaluate.labels import match_classes
+        from vitrail.evaluation.labels import match_classes
 
         if self.names is not None and self.options.classes is not None:
             ensure_named(self.names, outputs, self.options.classes, name)
@@ -398,8 +398,8 @@ class _Work:
     def _measure(self, name: str) -> tuple["Measured", str]:
         """One model, and on what it was computed."""
         from vitrail.data.loading.reading import reading_workers
-        from vitrail.evaluate import evaluate_subject
-        from vitrail.train.start import device_name
+        from vitrail.evaluation import evaluate_subject
+        from vitrail.training.start import device_name
 
         options, processes = self.options, self.processes
         subject = self.only or self._open(name)
@@ -426,7 +426,7 @@ class _Work:
 
     def _context(self) -> dict[str, Any]:
         """What holds for all models."""
-        from vitrail.train.folder import command_line, versions
+        from vitrail.training.folder import command_line, versions
 
         source = self.source
         return {
@@ -470,8 +470,8 @@ def _tell_others(failures: Sequence[tuple[str, VitrailError]]) -> None:
 
 def _kept(place: int, measured: "Measured", device: str) -> Done:
     """What is needed later; the network itself is let go."""
-    from vitrail.evaluate.evaluation import record_of
-    from vitrail.train.log import finite
+    from vitrail.evaluation.evaluation import record_of
+    from vitrail.training.log import finite
 
     subject = measured.subject
     record = {"place": place, **finite(record_of(measured)), "device": device}
@@ -480,7 +480,7 @@ def _kept(place: int, measured: "Measured", device: str) -> Done:
 
 def _whole(done: list[Done], failures: list[tuple[str, VitrailError]], context: dict[str, Any]) -> dict[str, Any]:
     """The document that programs get."""
-    from vitrail.report.evaluation_folder import FORMAT
+    from vitrail.reports.evaluation_folder import FORMAT
 
     return {
         "format": FORMAT,
@@ -493,8 +493,8 @@ def _whole(done: list[Done], failures: list[tuple[str, VitrailError]], context: 
 
 def summarised(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]] | None:
     """Mean and standard deviation of a sample over models; none for one model alone."""
-    from vitrail.report.comparison import COLUMNS, value_of
-    from vitrail.transfer.result import mean_and_std
+    from vitrail.experiments.finetune_result import mean_and_std
+    from vitrail.reports.comparison import COLUMNS, value_of
 
     if len(records) < 2:
         return None

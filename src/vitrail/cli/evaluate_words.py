@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from vitrail.cli.terminal import console, printable, table
-from vitrail.evaluate import Evaluation, MultiLabelEvaluation
-from vitrail.evaluate.metrics import Share
-from vitrail.report.comparison import COLUMNS, shown_value, spread_value, value_of
-from vitrail.report.evaluation_folder import EvaluationFolder
-from vitrail.report.numbers import duration, percent
+from vitrail.evaluation import Evaluation, MultiLabelEvaluation
+from vitrail.evaluation.metrics import Share
+from vitrail.reports.comparison import COLUMNS, shown_value, spread_value, value_of
+from vitrail.reports.evaluation_folder import EvaluationFolder
+from vitrail.reports.numbers import duration, percent
 
 if TYPE_CHECKING:
     from vitrail.cli.evaluate import Done

@@ -27,8 +27,8 @@ from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import UsageError, choose
 
 if TYPE_CHECKING:
-    from vitrail.evaluate.subject import Subject
-    from vitrail.export.compare import Comparison
+    from vitrail.evaluation.subject import Subject
+    from vitrail.exporting.compare import Comparison
 
 Size = int | tuple[int, int]
 
@@ -97,12 +97,12 @@ def run(options: Options) -> None:
 
 
 def _export(options: Options, kind: str, target: Path, given: Source | None) -> None:
-    from vitrail.evaluate.subject import open_subject
-    from vitrail.export.card import write_cards
-    from vitrail.export.compare import passes
-    from vitrail.export.samples import gather_samples
-    from vitrail.export.write import ensure_target, export_model
-    from vitrail.train.held_out import data_of_run
+    from vitrail.evaluation.subject import open_subject
+    from vitrail.exporting.card import write_cards
+    from vitrail.exporting.compare import passes
+    from vitrail.exporting.samples import gather_samples
+    from vitrail.exporting.write import ensure_target, export_model
+    from vitrail.training.held_out import data_of_run
     from vitrail.weights.checkpoint import from_model
 
     ensure_target(target, kind, options.overwrite)
@@ -217,8 +217,8 @@ def _tell(
     cards: list[Path],
     seconds: float,
 ) -> None:
-    from vitrail.export.card import accuracies
-    from vitrail.export.write import files_of
+    from vitrail.exporting.card import accuracies
+    from vitrail.exporting.write import files_of
 
     files = files_of(target)
     size = sum(file.stat().st_size for file in files)

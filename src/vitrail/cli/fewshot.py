@@ -12,7 +12,7 @@ from vitrail.cli.terminal import console, print_json, printable, table
 from vitrail.config.checks import positive
 
 if TYPE_CHECKING:
-    from vitrail.evaluate.protocol import ShotsResult
+    from vitrail.evaluation.protocol import ShotsResult
 
 _L2 = 2.0**10
 
@@ -53,8 +53,8 @@ def run(
         l2_grid: Try 2^-10 to 2^19. Over several data sets one is chosen for all of them, as at the time of the paper;
             on one data set nothing is chosen and the curve is shown.
     """
-    from vitrail.evaluate.feature_sets import ensure_positive
-    from vitrail.evaluate.protocol import L2_GRID, measure_shots
+    from vitrail.evaluation.feature_sets import ensure_positive
+    from vitrail.evaluation.protocol import L2_GRID, measure_shots
 
     # Before minutes are spent on features.
     for number in shots:
@@ -87,7 +87,7 @@ class _Choice:
 
 def _choose(rows: list[_Row], given: float) -> dict[tuple[str, int], _Choice]:
     """One l2 per model and number of shots: that of the best mean rank, where there are data sets to rank on."""
-    from vitrail.evaluate.protocol import choose_l2
+    from vitrail.evaluation.protocol import choose_l2
 
     alike: dict[tuple[str, int], list[_Row]] = {}
     for row in rows:

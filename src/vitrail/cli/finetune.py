@@ -19,8 +19,8 @@ from vitrail.zoo import zoo_row
 if TYPE_CHECKING:
     import torch
 
+    from vitrail.experiments.finetune_plan import Plan
     from vitrail.runtime.processes import Processes
-    from vitrail.transfer.plan import Plan
 
 
 def run_words(words: Sequence[str]) -> None:
@@ -50,13 +50,13 @@ def run_words(words: Sequence[str]) -> None:
 
 
 def _start(source: str, words: list[str]) -> None:
+    from vitrail.experiments.finetune_folder import FinetuneFolder, ensure_new
+    from vitrail.experiments.finetune_plan import final_runs, sweep_runs
+    from vitrail.experiments.finetune_start import read_start
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.train.sources import open_run_data
-    from vitrail.train.spreading import Placement
-    from vitrail.transfer.folder import FinetuneFolder, ensure_new
-    from vitrail.transfer.plan import final_runs, sweep_runs
-    from vitrail.transfer.source import read_start
+    from vitrail.training.sources import open_run_data
+    from vitrail.training.spreading import Placement
 
     device = own_device(find_device(typed_value("--device", words) or "auto"))
     with joined(device) as processes:
@@ -100,10 +100,10 @@ def _resume(options: Resume) -> None:
 
 
 def _go_on(options: Resume, processes: "Processes", device: "torch.device") -> None:
-    from vitrail.train.spreading import Placement
-    from vitrail.train.start import Allowed
-    from vitrail.train.whole import held
-    from vitrail.transfer.folder import FinetuneFolder, read_plan
+    from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
+    from vitrail.training.spreading import Placement
+    from vitrail.training.start import Allowed
+    from vitrail.training.whole import held
 
     folder = FinetuneFolder(options.resume)
     allowed = Allowed(
@@ -119,7 +119,7 @@ def _go_on(options: Resume, processes: "Processes", device: "torch.device") -> N
 
 def _is_there(options: Options, plan: "Plan", words: list[str]) -> bool:
     """Whether the same fine-tuning was begun before under this name; another one is refused."""
-    from vitrail.transfer.folder import FinetuneFolder
+    from vitrail.experiments.finetune_folder import FinetuneFolder
 
     if not options.or_resume:
         return False

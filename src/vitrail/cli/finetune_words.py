@@ -11,14 +11,14 @@ from vitrail.cli.terminal import console, short_count, table
 from vitrail.cli.training import say_next, tell_many_patches
 from vitrail.config import times
 from vitrail.data.sources.files import user_path
-from vitrail.train.folder import RunFolder
+from vitrail.training.folder import RunFolder
 
 if TYPE_CHECKING:
-    from vitrail.train.session import Session
-    from vitrail.train.sources import RunData
-    from vitrail.transfer.folder import FinetuneFolder
-    from vitrail.transfer.plan import Plan, PlannedRun
-    from vitrail.transfer.result import Result
+    from vitrail.experiments.finetune_folder import FinetuneFolder
+    from vitrail.experiments.finetune_plan import Plan, PlannedRun
+    from vitrail.experiments.finetune_result import Result
+    from vitrail.training.session import Session
+    from vitrail.training.sources import RunData
 
 
 def say_recipe(plan: "Plan", data: Sequence["RunData"], folder: "FinetuneFolder") -> None:
@@ -59,8 +59,8 @@ def _measured_where(plan: "Plan", final: "RunData") -> str:
 
 def say_run(plan: "Plan", run: "PlannedRun", session: "Session", *, is_first: bool) -> None:
     """Which run begins; with the first of this process, about how long all that are left will take."""
-    from vitrail.train.estimate import seconds_left
-    from vitrail.train.start import device_name
+    from vitrail.training.estimate import seconds_left
+    from vitrail.training.start import device_name
 
     out, progress = console(), session.progress
     if is_first:

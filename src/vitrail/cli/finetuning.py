@@ -33,16 +33,16 @@ from vitrail.recipes import Recipe, folder_recipe
 if TYPE_CHECKING:
     import torch
 
-    from vitrail.train.finish import Outcome
-    from vitrail.train.folder import RunFolder
-    from vitrail.train.session import Session
-    from vitrail.train.spreading import Placement
-    from vitrail.train.start import Allowed
-    from vitrail.transfer.folder import FinetuneFolder
-    from vitrail.transfer.look import Look
-    from vitrail.transfer.plan import Plan, PlannedRun
-    from vitrail.transfer.result import Result
-    from vitrail.transfer.source import Start
+    from vitrail.experiments.finetune_folder import FinetuneFolder
+    from vitrail.experiments.finetune_plan import Plan, PlannedRun
+    from vitrail.experiments.finetune_result import Result
+    from vitrail.experiments.finetune_start import Start
+    from vitrail.experiments.transfer_look import Look
+    from vitrail.training.finish import Outcome
+    from vitrail.training.folder import RunFolder
+    from vitrail.training.session import Session
+    from vitrail.training.spreading import Placement
+    from vitrail.training.start import Allowed
 
 Model = TypeVar("Model")
 
@@ -93,11 +93,11 @@ class Options(Generic[Model]):
 
 def plan_finetuning(start: "Start", words: list[str]) -> tuple[Options, "Plan"]:
     """Look at the data, choose the recipe, and let the words change what they like."""
+    from vitrail.experiments.finetune_plan import make_plan
+    from vitrail.experiments.transfer_look import look_at, recipe_for, recipe_name
     from vitrail.models import tell_dropped_pixels
     from vitrail.models.peer import ensure_takes_size
     from vitrail.runtime.device import find_device
-    from vitrail.transfer.look import look_at, recipe_for, recipe_name
-    from vitrail.transfer.plan import make_plan
 
     # A first time with any recipe, for what does not depend on it: a typing error should not wait for the data.
     options = parse(words, start.checkpoint.config, folder_recipe(1000, 10, max(start.image_size)))
@@ -137,7 +137,7 @@ def plan_finetuning(start: "Start", words: list[str]) -> tuple[Options, "Plan"]:
 
 
 def _network(start: "Start", look: "Look", chosen: Recipe, image_size: int | None) -> ModelConfig:
-    from vitrail.transfer.look import FOLDER, MASKED
+    from vitrail.experiments.transfer_look import FOLDER, MASKED
 
     sides = (image_size, image_size) if image_size else (chosen.image_size, chosen.image_size)
     own = image_size is None and chosen.name in (FOLDER, MASKED)
@@ -202,9 +202,9 @@ def kept_warmup(schedule: ScheduleConfig, train: TrainConfig, words: list[str]) 
 def refuse_other(folder: "FinetuneFolder", plan: "Plan", words: Sequence[str]) -> None:
     """Refuse to go on with a fine-tuning that is there when it is another one than this plan, made of these words."""
     from vitrail.config import to_json
-    from vitrail.train.folder import differences
-    from vitrail.train.start import as_begun
-    from vitrail.transfer.folder import read_plan
+    from vitrail.experiments.finetune_folder import read_plan
+    from vitrail.training.folder import differences
+    from vitrail.training.start import as_begun
     from vitrail.weights.folder import sidecar
 
     found = read_plan(folder)
@@ -233,8 +233,8 @@ def carry_out(
     placement: "Placement",
 ) -> "Result":
     """Train every run that is not done yet, with a view of each, and say what came of the whole."""
-    from vitrail.transfer.finetune import Finetuning
-    from vitrail.transfer.folder import write_page
+    from vitrail.experiments.finetune import Finetuning
+    from vitrail.experiments.finetune_folder import write_page
 
     begun: list[int] = []
     outcomes: dict[int, Outcome] = {}

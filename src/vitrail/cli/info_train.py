@@ -8,8 +8,8 @@ from vitrail.config import ModelConfig, OptimConfig, PeerConfig, TrainConfig, Vi
 from vitrail.config.checks import positive
 from vitrail.config.training import Optimizer, Parallel, Precision
 from vitrail.errors import UsageError
-from vitrail.train.fitting import USABLE_SHARE, Change, Question, answer, changes, fits
-from vitrail.train.footprint import Footprint, share_of
+from vitrail.training.fitting import USABLE_SHARE, Change, Question, answer, changes, fits
+from vitrail.training.footprint import Footprint, share_of
 
 _ASSUMED_GIGABYTES = 80.0
 _ABOUT = {

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from vitrail.data import Preparation
     from vitrail.models import Classifier
-    from vitrail.report.figures import Figure
-    from vitrail.report.inspection import LeftOut
-    from vitrail.report.inspection_folder import InspectionFolder
+    from vitrail.reports.figures import Figure
+    from vitrail.reports.inspection import LeftOut
+    from vitrail.reports.inspection_folder import InspectionFolder
 
 Size = int | tuple[int, int]
 
@@ -101,7 +101,7 @@ def run(options: Options) -> None:
     source = _source(images, options)
     place = _place(model_name, images, source, options)
 
-    from vitrail.report.inspection_folder import InspectionFolder
+    from vitrail.reports.inspection_folder import InspectionFolder
     from vitrail.runtime.device import find_device
 
     folder = InspectionFolder(place)
@@ -240,9 +240,9 @@ def _opened(
     name: str, options: Options, has_images: bool, device: "torch.device"
 ) -> "tuple[Classifier, Preparation | None]":
     """The model; how its images are prepared has to be known only where there are some."""
-    from vitrail.evaluate.subject import open_subject
-    from vitrail.report.so_far import subject_so_far
-    from vitrail.train.folder import RunFolder
+    from vitrail.evaluation.subject import open_subject
+    from vitrail.reports.so_far import subject_so_far
+    from vitrail.training.folder import RunFolder
     from vitrail.weights.load import load_model
 
     run = RunFolder(user_path(name))
@@ -260,7 +260,7 @@ def _opened(
 
 def _ensure_layers(model: "Classifier", options: Options) -> None:
     """Refuse a layer that is not there before anything is written."""
-    from vitrail.inspect.looking import chosen_layers, transformer
+    from vitrail.inspection.looking import chosen_layers, transformer
 
     if options.layers:
         chosen_layers(transformer(model, "layer to choose"), options.layers)
@@ -291,8 +291,8 @@ class _Work:
 
     def all(self) -> None:
         """Make all; what cannot be made is told, and is an error in the end where it was asked for."""
-        from vitrail.report.figures import Figure
-        from vitrail.report.inspection import grouped
+        from vitrail.reports.figures import Figure
+        from vitrail.reports.inspection import grouped
 
         record: dict[str, Any] = {**self._context(), "figures": [], "left_out": []}
         numbers: dict[str, Any] = {}
@@ -322,7 +322,7 @@ class _Work:
             raise failed[0]
 
     def _figures(self) -> "Iterator[Figure | LeftOut]":
-        from vitrail.report.inspection import each_figure
+        from vitrail.reports.inspection import each_figure
 
         return each_figure(
             self.model,
@@ -337,8 +337,8 @@ class _Work:
     def _context(self) -> dict[str, Any]:
         """What the figures are of."""
         from vitrail.config import to_json
-        from vitrail.report.inspection_folder import FORMAT
-        from vitrail.train.folder import command_line, versions
+        from vitrail.reports.inspection_folder import FORMAT
+        from vitrail.training.folder import command_line, versions
 
         return {
             "format": FORMAT,

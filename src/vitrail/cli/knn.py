@@ -11,7 +11,7 @@ from vitrail.cli.terminal import console, print_json, printable, table
 from vitrail.config.checks import positive
 
 if TYPE_CHECKING:
-    from vitrail.evaluate.nearest import Nearest
+    from vitrail.evaluation.nearest import Nearest
 
 _TEMPERATURE = 0.07
 
@@ -44,8 +44,8 @@ def run(
         k: How many neighbours vote.
         temperature: In the weighted vote a neighbour counts exp(cosine / temperature).
     """
-    from vitrail.evaluate.feature_sets import ensure_positive
-    from vitrail.evaluate.nearest import nearest_neighbours
+    from vitrail.evaluation.feature_sets import ensure_positive
+    from vitrail.evaluation.nearest import nearest_neighbours
 
     # Before minutes are spent on features.
     for number in k:

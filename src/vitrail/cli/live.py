@@ -15,7 +15,7 @@ from rich.live import Live
 from vitrail.cli.live_state import Seen, clock, percent, sentence
 from vitrail.cli.live_view import View, numbers
 from vitrail.cli.terminal import console
-from vitrail.train.log import Record, Watcher
+from vitrail.training.log import Record, Watcher
 
 _SECONDS_BETWEEN_PICTURES = 0.25
 _SECONDS_BETWEEN_LINES = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from vitrail.cli.terminal import printable
-from vitrail.train.log import Record
+from vitrail.training.log import Record
 
 # What a curve of a few hundred dots can show; longer runs are averaged.
 _MOST_POINTS = 1024

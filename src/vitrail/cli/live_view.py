@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vitrail.cli.live_state import Points, Seen, clock, percent
 from vitrail.cli.terminal import megabytes
-from vitrail.train.log import Record
+from vitrail.training.log import Record
 
 _WIDEST = 100
 _PLOT_ROWS = 3

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import torch
 
     from vitrail.data import Source
-    from vitrail.evaluate.feature_cache import Features
-    from vitrail.evaluate.feature_sets import FeatureSets
-    from vitrail.evaluate.subject import Subject
+    from vitrail.evaluation.feature_cache import Features
+    from vitrail.evaluation.feature_sets import FeatureSets
+    from vitrail.evaluation.subject import Subject
     from vitrail.runtime.processes import Processes
 
 Row = TypeVar("Row")
@@ -82,7 +82,7 @@ class Case:
 
     def sets(self) -> "FeatureSets":
         """The features with their classes."""
-        from vitrail.evaluate.feature_sets import FeatureSets
+        from vitrail.evaluation.feature_sets import FeatureSets
 
         train, test = self.train, self.test
         return FeatureSets.of(train.values, train.source.labels.values, test.values, test.source.labels.values)
@@ -171,7 +171,7 @@ def _cases(
     """Every model with every data set, in the first process; the others help with the features and get nothing."""
     import torch
 
-    from vitrail.evaluate.subject import open_subject
+    from vitrail.evaluation.subject import open_subject
 
     solver = device if device.type == "cuda" else torch.device("cpu")
     for model in models:
@@ -257,7 +257,7 @@ def _ensure_apart(train: "Source", test: "Source", options: Options) -> None:
 
 def _features(subject: "Subject", source: "Source", options: Options, processes: "Processes") -> "Features":
     from vitrail.data.loading.reading import reading_workers
-    from vitrail.evaluate.feature_cache import cached_features
+    from vitrail.evaluation.feature_cache import cached_features
 
     on_gpu = subject.device.type == "cuda"
     features = cached_features(

@@ -16,8 +16,8 @@ from vitrail.config.checks import positive
 from vitrail.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from vitrail.predict.handed import Handed
-    from vitrail.predict.predictor import Answer, Predictor
+    from vitrail.prediction.handed import Handed
+    from vitrail.prediction.predictor import Answer, Predictor
 
 Size = int | tuple[int, int]
 
@@ -68,8 +68,8 @@ def run_words(words: Sequence[str]) -> None:
 def run(options: Options) -> None:
     """Answer for every image in turn; what was answered is shown whatever happens later."""
     from vitrail.data.sources.loose import ensure_not_beside
-    from vitrail.predict.features_file import ensure_features_file
-    from vitrail.predict.handed import from_names
+    from vitrail.prediction.features_file import ensure_features_file
+    from vitrail.prediction.handed import from_names
 
     _check(options)
     if options.embed is not None:
@@ -96,7 +96,7 @@ def _check(options: Options) -> None:
 
 
 def _predictor(options: Options, images: int) -> "Predictor":
-    from vitrail.predict.predictor import Predictor
+    from vitrail.prediction.predictor import Predictor
 
     if options.backend in _SLOW_STARTS:
         print(f"preparing {options.backend}, which takes a while the first time ...", file=sys.stderr)
@@ -113,7 +113,7 @@ def _predictor(options: Options, images: int) -> "Predictor":
 
 
 def _name(predictor: "Predictor", handed: "list[Handed]", options: Options) -> None:
-    from vitrail.predict.answers import ensure_classes
+    from vitrail.prediction.answers import ensure_classes
 
     ensure_classes(predictor.described, options.model)
     kind: type[Shown] = Json if options.json else Csv if options.csv else Lines
@@ -131,7 +131,7 @@ def _embed(predictor: "Predictor", handed: "list[Handed]", path: Path) -> None:
     import numpy as np
 
     from vitrail.cli.progress import progress
-    from vitrail.predict.features_file import write_features
+    from vitrail.prediction.features_file import write_features
 
     names: list[str] = []
     rows: list[np.ndarray] = []

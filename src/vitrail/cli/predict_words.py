@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from vitrail.cli.terminal import READABLE_WIDTH, folded, print_json, printable
 
 if TYPE_CHECKING:
-    from vitrail.predict.predictor import Answer, Predictor
+    from vitrail.prediction.predictor import Answer, Predictor
 
 _BAR, _BLOCK = 24, "█"
 _LONGEST_NAME = 48
@@ -110,7 +110,7 @@ class Json:
 
 
 def _record(predictor: "Predictor", answer: "Answer", top: int) -> dict[str, Any]:
-    from vitrail.predict.answers import record
+    from vitrail.prediction.answers import record
 
     assert answer.logits is not None
     return record(answer.name, answer.logits, predictor.described, top)

@@ -12,7 +12,7 @@ from vitrail.config.checks import count
 from vitrail.errors import notice
 
 if TYPE_CHECKING:
-    from vitrail.evaluate.probe import Probe
+    from vitrail.evaluation.probe import Probe
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def run(
         l2: The regularisation, in place of a choice: mean cross-entropy + l2 / 2 |W|².
         seed: Which training images are held out together to choose on.
     """
-    from vitrail.evaluate.feature_sets import ensure_positive
-    from vitrail.evaluate.probe import L2_GRID, linear_probe
+    from vitrail.evaluation.feature_sets import ensure_positive
+    from vitrail.evaluation.probe import L2_GRID, linear_probe
 
     # Before minutes are spent on features.
     count("seed", seed)

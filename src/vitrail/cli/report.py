@@ -16,8 +16,8 @@ from vitrail.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from vitrail.data.check.findings import Findings
-    from vitrail.report.story import Story
-    from vitrail.selftrain.folder import SelftrainFolder
+    from vitrail.experiments.selftrain_folder import SelftrainFolder
+    from vitrail.reports.story import Story
 
 _SUFFIXES = (".html", ".htm")
 _WEIGHTS = (".safetensors", ".npz", ".pt", ".pth", ".bin")
@@ -72,7 +72,7 @@ def run(options: Options) -> None:
 
 def _ensure_few(runs: Sequence[Path]) -> None:
     if len(runs) > 1:
-        from vitrail.report.versus import MOST_RUNS
+        from vitrail.reports.versus import MOST_RUNS
 
         if len(runs) > MOST_RUNS:
             raise UsageError(
@@ -89,8 +89,8 @@ def _default_out(runs: Sequence[Path], kinds: Sequence[str]) -> Path | None:
 
 
 def _single(path: Path, kind: str, out: Path | None, findings: "Findings | None") -> Path:
-    from vitrail.report import write_report
-    from vitrail.train.folder import RunFolder
+    from vitrail.reports import write_report
+    from vitrail.training.folder import RunFolder
 
     if kind == "finetune":
         return _finetuning(path, out, findings)
@@ -110,10 +110,10 @@ def _single(path: Path, kind: str, out: Path | None, findings: "Findings | None"
 
 def _student(path: Path, out: Path | None, findings: "Findings | None") -> Path:
     """The page of a round: its student, beside its teacher and the other ones."""
-    from vitrail.report import write_report
-    from vitrail.selftrain.folder import SelftrainFolder
-    from vitrail.selftrain.page import teaching_section
-    from vitrail.train.folder import RunFolder
+    from vitrail.experiments.selftrain_folder import SelftrainFolder
+    from vitrail.experiments.selftrain_page import teaching_section
+    from vitrail.reports import write_report
+    from vitrail.training.folder import RunFolder
 
     folder = SelftrainFolder(path.parent)
     begun = _begun(folder)
@@ -126,18 +126,18 @@ def _student(path: Path, out: Path | None, findings: "Findings | None") -> Path:
 
 def _begun(folder: "SelftrainFolder") -> list[int]:
     """The rounds of a self-training whose students have begun to learn."""
-    from vitrail.selftrain.folder import read_plan
+    from vitrail.experiments.selftrain_folder import read_plan
 
     return [number for number in range(1, read_plan(folder).rounds + 1) if folder.round(number).log.is_file()]
 
 
 def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Path:
     """The page of the whole; before its end, the runs so far beside each other."""
-    from vitrail.report import write_report
-    from vitrail.report.versus import MOST_RUNS, versus_page
-    from vitrail.report.write import write_page
-    from vitrail.transfer.folder import FinetuneFolder, summary_of
-    from vitrail.transfer.result import read_result
+    from vitrail.experiments.finetune_folder import FinetuneFolder, summary_of
+    from vitrail.experiments.finetune_result import read_result
+    from vitrail.reports import write_report
+    from vitrail.reports.versus import MOST_RUNS, versus_page
+    from vitrail.reports.write import write_page
 
     folder = FinetuneFolder(path)
     if folder.result.is_file():
@@ -158,11 +158,11 @@ def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Pa
 
 def _selftraining(path: Path, out: Path | None, findings: "Findings | None") -> Path:
     """Teacher and students, and the page of its student; of several rounds, their students beside each other."""
-    from vitrail.report import write_report
-    from vitrail.report.versus import MOST_RUNS, versus_page
-    from vitrail.report.write import write_page
-    from vitrail.selftrain.folder import SelftrainFolder
-    from vitrail.selftrain.page import teaching_section
+    from vitrail.experiments.selftrain_folder import SelftrainFolder
+    from vitrail.experiments.selftrain_page import teaching_section
+    from vitrail.reports import write_report
+    from vitrail.reports.versus import MOST_RUNS, versus_page
+    from vitrail.reports.write import write_page
 
     folder = SelftrainFolder(path)
     begun = _begun(folder)
@@ -179,19 +179,19 @@ def _selftraining(path: Path, out: Path | None, findings: "Findings | None") -> 
 
 def _table(path: Path, kind: str, out: Path | None) -> Path:
     """The page of a transfer or a VTAB, as its table stands."""
-    from vitrail.report.write import write_page
+    from vitrail.reports.write import write_page
 
     if kind == "transfer":
-        from vitrail.transfer.pairs import TransferFolder, read_pairs
-        from vitrail.transfer.table import make_table
-        from vitrail.transfer.table_page import transfer_page
+        from vitrail.experiments.transfer_page import transfer_page
+        from vitrail.experiments.transfer_pairs import TransferFolder, read_pairs
+        from vitrail.experiments.transfer_table import make_table
 
         folder = TransferFolder(path)
         table = make_table(folder, read_pairs(folder), {})
         content = transfer_page(table, path.resolve().name)
     else:
-        from vitrail.transfer.vtab_folder import VtabFolder, read_table, read_vtab
-        from vitrail.transfer.vtab_page import vtab_page
+        from vitrail.experiments.vtab_folder import VtabFolder, read_table, read_vtab
+        from vitrail.experiments.vtab_page import vtab_page
 
         folder = VtabFolder(path)
         content = vtab_page(read_table(folder), read_vtab(folder).command)
@@ -201,8 +201,8 @@ def _table(path: Path, kind: str, out: Path | None) -> Path:
 
 def _model(path: Path, out: Path) -> Path:
     """The page of a model alone; it is not written into the model folder, which may be anyone's."""
-    from vitrail.report.model_page import model_page
-    from vitrail.report.write import write_page
+    from vitrail.reports.model_page import model_page
+    from vitrail.reports.write import write_page
     from vitrail.weights.load import load_model
 
     write_page(out, model_page(load_model(path), path))
@@ -210,8 +210,8 @@ def _model(path: Path, out: Path) -> Path:
 
 
 def _compared(paths: Sequence[Path], out: Path) -> Path:
-    from vitrail.report.versus import versus_page
-    from vitrail.report.write import write_page
+    from vitrail.reports.versus import versus_page
+    from vitrail.reports.write import write_page
 
     stories = [_story(path) for path in paths]
     write_page(out, versus_page(stories))
@@ -220,10 +220,10 @@ def _compared(paths: Sequence[Path], out: Path) -> Path:
 
 def _story(path: Path) -> "Story":
     """What there is to tell about a run, or about the first seed of a fine-tuning."""
-    from vitrail.report.story import gather
-    from vitrail.train.folder import RunFolder
-    from vitrail.transfer.folder import FinetuneFolder, summary_of
-    from vitrail.transfer.result import read_result
+    from vitrail.experiments.finetune_folder import FinetuneFolder, summary_of
+    from vitrail.experiments.finetune_result import read_result
+    from vitrail.reports.story import gather
+    from vitrail.training.folder import RunFolder
 
     if _kind(path) == "finetune":
         folder = FinetuneFolder(path)
@@ -335,15 +335,15 @@ def _read(file: Path) -> dict:
 
 
 def _findings(check: Path | None) -> "Findings | None":
-    from vitrail.report.findings import read_findings
+    from vitrail.reports.findings import read_findings
 
     return None if check is None else read_findings(check.expanduser())
 
 
 def _writable(out: Path) -> None:
     """Refuse a target that would overwrite something else than a page of ours."""
-    from vitrail.report.document import MARKED, is_ours
-    from vitrail.report.page import GENERATOR
+    from vitrail.reports.document import MARKED, is_ours
+    from vitrail.reports.page import GENERATOR
 
     if out.suffix.lower() not in _SUFFIXES:
         raise UsageError(f"the page is {str(out)!r}", wanted="a name that ends in .html")

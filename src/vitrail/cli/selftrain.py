@@ -47,20 +47,20 @@ from vitrail.config import (
     peer_name,
 )
 from vitrail.errors import UsageError
+from vitrail.experiments.selftrain_choosing import Choice
+from vitrail.experiments.selftrain_plan import Plan, Unlabelled, noised_images, noised_network
 from vitrail.recipes import RECIPES, Recipe, folder_recipe, masked_recipe
-from vitrail.selftrain.choosing import Choice
-from vitrail.selftrain.plan import Plan, Unlabelled, noised_images, noised_network
 
 if TYPE_CHECKING:
     import torch
 
-    from vitrail.selftrain.folder import SelftrainFolder
-    from vitrail.selftrain.sets import Sets
-    from vitrail.train.finish import Outcome
-    from vitrail.train.folder import RunFolder
-    from vitrail.train.session import Session
-    from vitrail.train.start import Allowed
-    from vitrail.transfer.source import Start
+    from vitrail.experiments.finetune_start import Start
+    from vitrail.experiments.selftrain_folder import SelftrainFolder
+    from vitrail.experiments.selftrain_sets import Sets
+    from vitrail.training.finish import Outcome
+    from vitrail.training.folder import RunFolder
+    from vitrail.training.session import Session
+    from vitrail.training.start import Allowed
 
 Model = TypeVar("Model")
 
@@ -153,12 +153,12 @@ def run_words(words: Sequence[str]) -> None:
 
 def _start(teacher: str, words: list[str]) -> None:
     from vitrail.data.outside import ensure_outside
-    from vitrail.evaluate.subject import open_subject
+    from vitrail.evaluation.subject import open_subject
+    from vitrail.experiments.selftrain_folder import SelftrainFolder, begin_plan, can_replace
+    from vitrail.experiments.selftrain_sets import open_sets
+    from vitrail.experiments.selftrain_teacher import as_teacher
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import ALONE
-    from vitrail.selftrain.folder import SelftrainFolder, begin_plan, can_replace
-    from vitrail.selftrain.sets import open_sets
-    from vitrail.selftrain.teacher import as_teacher
 
     start = _model_student(words)
     options = _parse(words, _recipe(words) if start is None else _any_recipe(start), start)
@@ -208,9 +208,9 @@ def _start(teacher: str, words: list[str]) -> None:
 
 
 def _resume(options: Resume) -> None:
+    from vitrail.experiments.selftrain_folder import SelftrainFolder, read_plan
     from vitrail.runtime.device import find_device
-    from vitrail.selftrain.folder import SelftrainFolder, read_plan
-    from vitrail.train.start import Allowed
+    from vitrail.training.start import Allowed
 
     ensure_tracker(options.track)
     folder = SelftrainFolder(options.resume)
@@ -229,10 +229,10 @@ def _carry_out(
     sets: "Sets | None" = None,
 ) -> None:
     """Every round that is not done yet, with a view of it, and a table of all."""
-    from vitrail.report import write_report
-    from vitrail.selftrain.page import teaching_section
-    from vitrail.selftrain.result import read_result
-    from vitrail.selftrain.rounds import SelfTraining
+    from vitrail.experiments.selftrain_page import teaching_section
+    from vitrail.experiments.selftrain_result import read_result
+    from vitrail.experiments.selftrain_rounds import SelfTraining
+    from vitrail.reports import write_report
 
     outcomes: dict[Path, Outcome] = {}
 
@@ -334,7 +334,7 @@ def _model_student(words: list[str]) -> "Start | None":
     # Of a network of another package, a tag names weights; without one it starts from scratch.
     if name is None or name in RECIPES or (peer is not None and peer.tag is None):
         return None
-    from vitrail.transfer.source import read_start
+    from vitrail.experiments.finetune_start import read_start
 
     return read_start(name)
 

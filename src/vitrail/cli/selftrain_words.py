@@ -10,10 +10,10 @@ from vitrail.config import VitConfig
 from vitrail.errors import notice
 
 if TYPE_CHECKING:
-    from vitrail.selftrain.folder import SelftrainFolder
-    from vitrail.selftrain.plan import Plan
-    from vitrail.selftrain.result import Model, Result, Score, Taught
-    from vitrail.selftrain.sets import Sets
+    from vitrail.experiments.selftrain_folder import SelftrainFolder
+    from vitrail.experiments.selftrain_plan import Plan
+    from vitrail.experiments.selftrain_result import Model, Result, Score, Taught
+    from vitrail.experiments.selftrain_sets import Sets
 
 _FEW = 10
 
@@ -68,7 +68,7 @@ def say_round(plan: "Plan", number: int, taught: "Taught") -> None:
 
 def say_result(plan: "Plan", result: "Result", folder: "SelftrainFolder") -> None:
     """Teacher and students beside each other, measured on the same images."""
-    from vitrail.train.folder import RunFolder
+    from vitrail.training.folder import RunFolder
 
     out, models = console(), (result.teacher, *result.students)
     columns = ["taught"]

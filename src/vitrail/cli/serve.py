@@ -43,8 +43,8 @@ def run_words(words: Sequence[str]) -> None:
 
 def run(options: Options) -> None:
     """Listen, start the processes, say where they answer, and stay until a signal."""
-    from vitrail.serve.http.address import listen, page_url
-    from vitrail.serve.http.supervisor import Supervisor
+    from vitrail.serving.http.address import listen, page_url
+    from vitrail.serving.http.supervisor import Supervisor
 
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:

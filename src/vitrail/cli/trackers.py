@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from vitrail.errors import UsageError, choose, notice
-from vitrail.train.log import Record, Watcher
+from vitrail.training.log import Record, Watcher
 
 Tracker = Literal["tensorboard", "wandb"]
 

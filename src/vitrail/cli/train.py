@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     import torch
 
     from vitrail.data.sources.source import Source
-    from vitrail.train.sources import RunData
-    from vitrail.train.spreading import Placement
+    from vitrail.training.sources import RunData
+    from vitrail.training.spreading import Placement
 
 Model = TypeVar("Model")
 
@@ -209,10 +209,10 @@ def start(options: Options, chosen: Recipe, words: Sequence[str] = ()) -> None:
     """Open the data, say what will happen, and train."""
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.train.folder import RunFolder
-    from vitrail.train.sources import open_run_data
-    from vitrail.train.spreading import Placement
-    from vitrail.train.start import refuse_other
+    from vitrail.training.folder import RunFolder
+    from vitrail.training.sources import open_run_data
+    from vitrail.training.spreading import Placement
+    from vitrail.training.start import refuse_other
 
     device = own_device(find_device(options.device))
     ensure_plain_name(options.name)
@@ -279,7 +279,7 @@ def _config(
 def _begin(
     options: Options, config: RunConfig, data: "RunData", placement: "Placement", device: "torch.device"
 ) -> None:
-    from vitrail.train.start import begin
+    from vitrail.training.start import begin
 
     processes = placement.processes
     destination = Destination(options.out, options.name or config.recipe, is_exact=bool(options.name))
@@ -323,7 +323,7 @@ def fitted(config: RunConfig, *, num_classes: int, image_size: int | None, keeps
 def _resume(options: Resume) -> None:
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.train.spreading import Placement
+    from vitrail.training.spreading import Placement
 
     device = own_device(find_device(options.device))
     ensure_tracker(options.track)
@@ -334,10 +334,10 @@ def _resume(options: Resume) -> None:
 
 def _go_on(options: Resume, placement: "Placement", device: "torch.device", *, track: Track) -> None:
     from vitrail.cli.terminal import console
-    from vitrail.train.folder import RunFolder
-    from vitrail.train.log import is_finished
-    from vitrail.train.start import Allowed, resume
-    from vitrail.train.whole import held
+    from vitrail.training.folder import RunFolder
+    from vitrail.training.log import is_finished
+    from vitrail.training.start import Allowed, resume
+    from vitrail.training.whole import held
 
     folder, processes = RunFolder(options.resume), placement.processes
     if processes.first_says(lambda: is_finished(folder)):

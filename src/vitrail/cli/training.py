@@ -20,17 +20,17 @@ from vitrail.data.sources.files import user_path
 from vitrail.data.sources.source import Source
 from vitrail.errors import UsageError, VitrailError, notice
 from vitrail.recipes import recipe_title
-from vitrail.train.folder import RunFolder, is_vacant
-from vitrail.train.length import epoch_of, total_steps
+from vitrail.training.folder import RunFolder, is_vacant
+from vitrail.training.length import epoch_of, total_steps
 
 if TYPE_CHECKING:
     import torch
 
     from vitrail.runtime.processes import Processes
-    from vitrail.train.finish import Outcome
-    from vitrail.train.log import Watcher
-    from vitrail.train.session import Session
-    from vitrail.train.sources import RunData
+    from vitrail.training.finish import Outcome
+    from vitrail.training.log import Watcher
+    from vitrail.training.session import Session
+    from vitrail.training.sources import RunData
 
 Track = Literal["tensorboard", "wandb"] | None
 
@@ -134,7 +134,7 @@ def claimed(
 
     What comes to an end before it `has_begun` leaves nothing behind; if not said, that is before its first checkpoint.
     """
-    from vitrail.train.whole import held
+    from vitrail.training.whole import held
 
     folder = RunFolder(Path(processes.first_says(lambda: str(next_folder(destination, data, is_spare).path))))
     with held(folder, processes):
@@ -165,7 +165,7 @@ def _ensure_free(path: Path, is_spare: Callable[[Path], bool]) -> None:
 @contextmanager
 def beginning(folder: RunFolder, processes: "Processes", has_begun: Callable[[RunFolder], bool]) -> Iterator[None]:
     """What cannot even begin leaves nothing behind: the folder was empty when it was taken."""
-    from vitrail.train.whole import ensure_in_place
+    from vitrail.training.whole import ensure_in_place
 
     refused = True
     try:
@@ -257,8 +257,8 @@ def tell_many_patches(model: ModelConfig) -> None:
 
 def say_plan(session: "Session", folder: RunFolder) -> None:
     """What will happen, on what, for about how long: before it happens."""
-    from vitrail.train.estimate import seconds_left
-    from vitrail.train.start import device_name
+    from vitrail.training.estimate import seconds_left
+    from vitrail.training.start import device_name
 
     config, data, step = session.config, session.data, session.progress.step
     out = console()
@@ -304,9 +304,9 @@ def train_and_report(
 ) -> "Outcome":
     """Train with a view of it, write the report, say how good it is and what to type next."""
     from vitrail.cli.trackers import several, tracking
-    from vitrail.report import write_report
-    from vitrail.train.run import run
-    from vitrail.train.whole import ensure_in_place
+    from vitrail.reports import write_report
+    from vitrail.training.run import run
+    from vitrail.training.whole import ensure_in_place
 
     step, is_first = session.progress.step, session.processes.is_first
     with (
@@ -335,7 +335,7 @@ def _watched(config: RunConfig) -> str:
 
 def _view(session: "Session", folder: RunFolder) -> AbstractContextManager["Watcher"]:
     from vitrail.cli.live import watching
-    from vitrail.train.log import read_log
+    from vitrail.training.log import read_log
 
     data, progress, train = session.data, session.progress, session.config.train
     return watching(

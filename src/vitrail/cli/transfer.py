@@ -24,13 +24,13 @@ from vitrail.errors import DataError, DiskError, UsageError, VitrailError
 if TYPE_CHECKING:
     import torch
 
-    from vitrail.evaluate.real import RealLabels
+    from vitrail.evaluation.real import RealLabels
+    from vitrail.experiments.finetune_folder import FinetuneFolder
+    from vitrail.experiments.finetune_plan import Plan
+    from vitrail.experiments.transfer_pairs import Pair, TransferFolder, TransferRecord
     from vitrail.runtime.processes import Processes
-    from vitrail.train.spreading import Placement
-    from vitrail.train.start import Allowed
-    from vitrail.transfer.folder import FinetuneFolder
-    from vitrail.transfer.pairs import Pair, TransferFolder, TransferRecord
-    from vitrail.transfer.plan import Plan
+    from vitrail.training.spreading import Placement
+    from vitrail.training.start import Allowed
 
 _HELP = """Any other option is one of `vitrail finetune` and holds for every fine-tuning: --data-root, --image-size,
 --steps, --rates, --seeds, --preprocessing, --batch-size, --recipe ... NAME=VALUE holds for one data set alone:
@@ -119,11 +119,11 @@ def _models(words: Sequence[str]) -> list[str]:
 
 def _start(models: list[str], options: Options, words: list[str]) -> None:
     from vitrail.data.outside import ensure_outside
-    from vitrail.evaluate.real import read_real
+    from vitrail.evaluation.real import read_real
+    from vitrail.experiments.transfer_pairs import TransferFolder, read_pairs
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.train.spreading import Placement
-    from vitrail.transfer.pairs import TransferFolder, read_pairs
+    from vitrail.training.spreading import Placement
 
     ensure_plain_name(options.name)
     ensure_tracker(options.track)
@@ -150,7 +150,7 @@ def _start(models: list[str], options: Options, words: list[str]) -> None:
 
 def _ensure_ours(folder: "TransferFolder") -> None:
     """What holds something else is not written into, not even a lock."""
-    from vitrail.train.folder import is_vacant
+    from vitrail.training.folder import is_vacant
 
     path = folder.path
     if not folder.config.is_file() and (path.is_symlink() or (path.exists() and not is_vacant(path))):
@@ -160,7 +160,7 @@ def _ensure_ours(folder: "TransferFolder") -> None:
 @contextmanager
 def _held(folder: "TransferFolder", processes: "Processes") -> Iterator[None]:
     """The lock of the whole, before anything is written; a folder that stays empty is not left behind."""
-    from vitrail.train.whole import held
+    from vitrail.training.whole import held
 
     try:
         with held(folder, processes):
@@ -178,7 +178,7 @@ def _join_folder(
 
     A table that is there grows, and fine-tunings that are there must be the same.
     """
-    from vitrail.transfer.pairs import as_named_before, joined_pairs, read_pairs, write_pairs
+    from vitrail.experiments.transfer_pairs import as_named_before, joined_pairs, read_pairs, write_pairs
 
     _ensure_ours(folder)
     before: Sequence[Pair] = ()
@@ -195,11 +195,11 @@ def _join_folder(
 
 
 def _resume(options: Resume) -> None:
+    from vitrail.experiments.transfer_pairs import TransferFolder, read_pairs
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.train.spreading import Placement
-    from vitrail.train.start import Allowed
-    from vitrail.transfer.pairs import TransferFolder, read_pairs
+    from vitrail.training.spreading import Placement
+    from vitrail.training.start import Allowed
 
     ensure_tracker(options.track)
     device = own_device(find_device(options.device))
@@ -226,7 +226,7 @@ class _Work:
         track: Track,
         allowed: "Allowed | None" = None,
     ) -> None:
-        from vitrail.train.stopping import Stopping
+        from vitrail.training.stopping import Stopping
 
         self._folder, self._device, self._placement = folder, device, placement
         self._track: Track = track
@@ -237,9 +237,9 @@ class _Work:
 
     def all(self, wanted: set[tuple[str, str]]) -> None:
         """Do those of the folder that are wanted, show the table as it fills, and say in the end what is missing."""
-        from vitrail.evaluate.real import read_real
-        from vitrail.train.whole import ensure_in_place, held, stoppable
-        from vitrail.transfer.pairs import read_pairs
+        from vitrail.evaluation.real import read_real
+        from vitrail.experiments.transfer_pairs import read_pairs
+        from vitrail.training.whole import ensure_in_place, held, stoppable
 
         with (
             held(self._folder, self._processes),
@@ -267,7 +267,7 @@ class _Work:
     def _one(self, pair: "Pair", real: "RealLabels | None", place: str) -> Came:
         """Carry out the fine-tuning of a pair, if it is not known what comes of it."""
         from vitrail.runtime.processes import Elsewhere, LostProcess
-        from vitrail.train.stopping import Stopped
+        from vitrail.training.stopping import Stopped
 
         if pair.plan is None:
             self._fail(pair, DataError(pair.problem))
@@ -285,10 +285,10 @@ class _Work:
         return "known" if is_done else "new"
 
     def _finetuned(self, plan: "Plan", folder: "FinetuneFolder", real: "RealLabels | None", *, is_done: bool) -> None:
-        from vitrail.transfer.folder import read_plan
-        from vitrail.transfer.pairs import is_imagenet
-        from vitrail.transfer.real import measure_seeds, read_seeds
-        from vitrail.transfer.result import read_result
+        from vitrail.experiments.finetune_folder import read_plan
+        from vitrail.experiments.finetune_result import read_result
+        from vitrail.experiments.transfer_pairs import is_imagenet
+        from vitrail.experiments.transfer_real import measure_seeds, read_seeds
 
         processes = self._processes
         with processes.together():
@@ -308,10 +308,10 @@ class _Work:
 
     def _tell(self, record: "TransferRecord", *, is_last: bool, is_in_step: bool) -> None:
         """Write the table and show it."""
-        from vitrail.report.write import write_page
-        from vitrail.train.whole import ensure_in_place
-        from vitrail.transfer.table import make_table, write_table
-        from vitrail.transfer.table_page import transfer_page
+        from vitrail.experiments.transfer_page import transfer_page
+        from vitrail.experiments.transfer_table import make_table, write_table
+        from vitrail.reports.write import write_page
+        from vitrail.training.whole import ensure_in_place
 
         with self._processes.together() if is_in_step else nullcontext():
             if self._processes.is_first:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import torch
 
     from vitrail.data import Source
-    from vitrail.evaluate.real import RealLabels
-    from vitrail.transfer.pairs import Pair
-    from vitrail.transfer.plan import Plan
-    from vitrail.transfer.source import Start
+    from vitrail.evaluation.real import RealLabels
+    from vitrail.experiments.finetune_plan import Plan
+    from vitrail.experiments.finetune_start import Start
+    from vitrail.experiments.transfer_pairs import Pair
 
 
 class Look:
@@ -25,7 +25,7 @@ class Look:
         self, data: Sequence[str], words: Sequence[str], device: "torch.device", before: "Sequence[Pair]" = ()
     ) -> None:
         """`words` are options of `vitrail finetune`, also NAME=VALUE for one data set; `before` is in the table."""
-        from vitrail.transfer.pairs import short_names
+        from vitrail.experiments.transfer_pairs import short_names
 
         self.sources: list[Source] = []
         """What was opened."""
@@ -35,8 +35,8 @@ class Look:
 
     def pairs(self, models: Sequence[str], *, skip_missing: bool, real: "RealLabels | None") -> "list[Pair]":
         """A plan for each model on each data set; data that is absent is an error, or the problem of its pairs."""
-        from vitrail.transfer.pairs import Pair, has_real, short_names
-        from vitrail.transfer.source import read_start
+        from vitrail.experiments.finetune_start import read_start
+        from vitrail.experiments.transfer_pairs import Pair, has_real, short_names
 
         found: list[Pair] = []
         problems: dict[str, DataError] = {}
@@ -79,10 +79,10 @@ class Look:
 
     def _open(self, plan: "Plan", real: "RealLabels | None") -> None:
         """Every image of every split is read before the first step, so that no bad file is met hours later."""
-        from vitrail.evaluate.real import match_real
-        from vitrail.train.sources import open_run_data
-        from vitrail.transfer.pairs import is_imagenet
-        from vitrail.transfer.plan import final_runs, sweep_runs
+        from vitrail.evaluation.real import match_real
+        from vitrail.experiments.finetune_plan import final_runs, sweep_runs
+        from vitrail.experiments.transfer_pairs import is_imagenet
+        from vitrail.training.sources import open_run_data
 
         for run in (*sweep_runs(plan)[:1], *final_runs(plan, plan.rates[0])[:1]):
             opened = open_run_data(run.config.data, self._device, checking)
@@ -141,8 +141,8 @@ def _grouped(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 def measured_source(plan: "Plan", device: "torch.device") -> "Source":
     """The images that the final models were measured on."""
-    from vitrail.train.sources import open_run_data
-    from vitrail.transfer.plan import final_runs
+    from vitrail.experiments.finetune_plan import final_runs
+    from vitrail.training.sources import open_run_data
 
     opened = open_run_data(final_runs(plan, plan.rates[0])[0].config.data, device, checking)
     source = opened.test if opened.test is not None else opened.held_out

@@ -10,8 +10,8 @@ from vitrail.cli.terminal import console, table
 from vitrail.config import times
 
 if TYPE_CHECKING:
-    from vitrail.transfer.pairs import Pair, TransferFolder
-    from vitrail.transfer.table import Table
+    from vitrail.experiments.transfer_pairs import Pair, TransferFolder
+    from vitrail.experiments.transfer_table import Table
 
 _GAP = 3
 _UNITS = ((1e18, "exa"), (1e15, "peta"), (1e12, "tera"), (1e9, "giga"), (1e6, "mega"))
@@ -53,7 +53,7 @@ def say_failure(pair: "Pair", failure: str) -> None:
 
 def say_table(found: "Table", *, is_last: bool) -> None:
     """The paper's rows, our rows; at the end also what they have to be read with, and what they cost."""
-    from vitrail.transfer.table import cell_text, notes, paper_text
+    from vitrail.experiments.transfer_table import cell_text, notes, paper_text
 
     paper = [(row.title, [paper_text(row, column) for column in found.columns]) for row in found.paper]
     ours = [(row.model, [cell_text(found, row.model, column) for column in found.columns]) for row in found.rows]

@@ -19,13 +19,13 @@ from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailErro
 if TYPE_CHECKING:
     import torch
 
-    from vitrail.train.spreading import Placement
-    from vitrail.transfer.folder import FinetuneFolder
-    from vitrail.transfer.plan import Plan
-    from vitrail.transfer.result import Result
-    from vitrail.transfer.source import Start
-    from vitrail.transfer.vtab_folder import VtabFolder, VtabRecord
-    from vitrail.transfer.vtab_table import TaskScore
+    from vitrail.experiments.finetune_folder import FinetuneFolder
+    from vitrail.experiments.finetune_plan import Plan
+    from vitrail.experiments.finetune_result import Result
+    from vitrail.experiments.finetune_start import Start
+    from vitrail.experiments.vtab_folder import VtabFolder, VtabRecord
+    from vitrail.experiments.vtab_table import TaskScore
+    from vitrail.training.spreading import Placement
 
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -134,8 +134,8 @@ def _list(options: Listing) -> None:
 
 
 def _start(model: str, options: Options, words: list[str]) -> None:
-    from vitrail.transfer.source import read_start
-    from vitrail.transfer.vtab_folder import VtabFolder, begin_vtab, new_record
+    from vitrail.experiments.finetune_start import read_start
+    from vitrail.experiments.vtab_folder import VtabFolder, begin_vtab, new_record
 
     ensure_plain_name(options.name)
     ensure_tracker(options.track)
@@ -224,8 +224,8 @@ def _ensure_outside(path: Path, record: "VtabRecord") -> None:
 
 
 def _resume(options: Resume) -> None:
-    from vitrail.transfer.source import read_start
-    from vitrail.transfer.vtab_folder import VtabFolder, read_vtab
+    from vitrail.experiments.finetune_start import read_start
+    from vitrail.experiments.vtab_folder import VtabFolder, read_vtab
 
     ensure_tracker(options.track)
     folder = VtabFolder(options.resume)
@@ -238,13 +238,13 @@ def _resume(options: Resume) -> None:
 def _carry_out(start: "Start", record: "VtabRecord", folder: "VtabFolder", device_name: str, track: Track) -> None:
     """One task after the other; what fails is told, and the others go on."""
     from vitrail.data.vtab.open import data_root, missing_files, parse_task
+    from vitrail.experiments.vtab_folder import alone, write_table
+    from vitrail.experiments.vtab_table import Table
     from vitrail.runtime.device import find_device
     from vitrail.runtime.lock import watched
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.train.spreading import Placement
-    from vitrail.train.stopping import Stopped
-    from vitrail.transfer.vtab_folder import alone, write_table
-    from vitrail.transfer.vtab_table import Table
+    from vitrail.training.spreading import Placement
+    from vitrail.training.stopping import Stopped
 
     root = data_root(None if record.root is None else Path(record.root))
     absent = {}
@@ -290,7 +290,7 @@ def _carry_out(start: "Start", record: "VtabRecord", folder: "VtabFolder", devic
 
 def _finished(folder: "VtabFolder", record: "VtabRecord") -> list[str]:
     """Tasks that other commands of the same name were asked for, and have done."""
-    from vitrail.transfer.vtab_folder import read_vtab
+    from vitrail.experiments.vtab_folder import read_vtab
 
     others = [text for text in read_vtab(folder).tasks if text not in record.tasks]
     return [text for text in others if all(place.result.is_file() for place in _places(folder, record, text).values())]
@@ -306,7 +306,7 @@ def _places(folder: "VtabFolder", record: "VtabRecord", text: str) -> "dict[str,
 
 def _rows(record: "VtabRecord") -> tuple[str, ...]:
     """The recipes that are tried: one where one length is asked for, so that there is none to choose."""
-    from vitrail.transfer.vtab import SETTINGS
+    from vitrail.experiments.vtab_tasks import SETTINGS
 
     is_one = is_given("--train.steps", record.words) or is_given("--train.epochs", record.words)
     return SETTINGS[record.setting][: 1 if is_one else None]
@@ -329,11 +329,11 @@ def _task(
     """The score of a task, which is worked out first where it is not there yet."""
     from vitrail.data.outside import ensure_outside
     from vitrail.data.vtab.open import parse_task, task_split
-    from vitrail.train.start import Allowed
-    from vitrail.transfer.folder import read_plan
-    from vitrail.transfer.result import read_result
-    from vitrail.transfer.vtab import choose_length, task_score
-    from vitrail.transfer.vtab_folder import alone, keep_split, read_split
+    from vitrail.experiments.finetune_folder import read_plan
+    from vitrail.experiments.finetune_result import read_result
+    from vitrail.experiments.vtab_folder import alone, keep_split, read_split
+    from vitrail.experiments.vtab_tasks import choose_length, task_score
+    from vitrail.training.start import Allowed
 
     name = parse_task(text)[0].name
     device, track, placement = how
@@ -374,7 +374,7 @@ def _refuse_other_data(plan: "Plan", text: str, place: "FinetuneFolder") -> None
 def _plan(start: "Start", record: "VtabRecord", text: str, row: str, device: str) -> "Plan":
     """What `vitrail finetune` would do, with the protocol of VTAB."""
     from vitrail.data.vtab.open import parse_task
-    from vitrail.transfer.vtab import task_plan
+    from vitrail.experiments.vtab_tasks import task_plan
 
     words = [*record.words, "--data", f"vtab:{text}", "--recipe", row, "--device", device]
     words += [] if record.root is None else ["--root", record.root]

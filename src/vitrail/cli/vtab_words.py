@@ -8,8 +8,8 @@ from vitrail.cli.terminal import console, is_narrow, printable, table
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from vitrail.transfer.vtab_folder import VtabFolder
-    from vitrail.transfer.vtab_table import Block, Table
+    from vitrail.experiments.vtab_folder import VtabFolder
+    from vitrail.experiments.vtab_table import Block, Table
 
 
 def say_tasks(missing: dict[str, list[str]], root: Path) -> None:
@@ -83,7 +83,7 @@ def say_task(text: str, number: int, tasks: int, *, is_absent: bool) -> None:
 
 def say_table(found: "Table", folder: "VtabFolder") -> None:
     """The table in the blocks of its groups, the lines of each task, and what to know of them."""
-    from vitrail.transfer.vtab_table import DETAILS, blocks, details, remarks
+    from vitrail.experiments.vtab_table import DETAILS, blocks, details, remarks
 
     out = console()
     out.print("\n[bold]VTAB-1k[/], top-1 accuracy in percent (Table 9 of the paper, and this model)")

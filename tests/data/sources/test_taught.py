@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.train.tiny_run import make_images
+from tests.training.tiny_run import make_images
 
 from vitrail.data import OpenOptions, open_data
 from vitrail.data.loading.resident import can_be_resident

@@ -1,5 +1,0 @@
-"""ONNX, OpenVINO and torch.export files whose answers were compared with the network they came from."""
-
-from vitrail.export.exported import Exported, is_exported, open_exported
-
-__all__ = ["Exported", "is_exported", "open_exported"]

@@ -1,5 +1,0 @@
-"""Labelled probabilities and features for images, from any model or exported file."""
-
-from vitrail.predict.predictor import Answer, Predictor
-
-__all__ = ["Answer", "Predictor"]

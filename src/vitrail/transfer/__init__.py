@@ -1,1 +1,0 @@
-"""Fine-tune many: sweeps on held-out training data, and the mean over seeds."""

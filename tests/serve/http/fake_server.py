@@ -1,8 +1,0 @@
-"""The server process with an engine that has no model."""
-
-from tests.serve.http.fakes import FakeEngine
-
-from vitrail.serve.http.server import main
-
-if __name__ == "__main__":
-    main(FakeEngine)  # type: ignore[arg-type]
