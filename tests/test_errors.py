@@ -1,8 +1,29 @@
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError, choose, notice
+from vitrail.config.spelling import KEYWORDS, OPTIONS
+from vitrail.errors import (
+    DataError,
+    DiskError,
+    Notice,
+    UsageError,
+    VitrailError,
+    also,
+    choose,
+    command,
+    marked,
+    notice,
+    plain,
+    setting,
+    spelled,
+)
 
 POSITIONS = ["learned_1d", "learned_2d", "sincos_2d"]
 
@@ -96,3 +117,88 @@ def test_a_notice_is_a_warning_at_the_place_of_the_caller():
     with pytest.warns(Notice, match=r"^positions were resampled$") as caught:
         loads_something()
     assert [warning.filename for warning in caught] == [__file__]
+
+
+def sent(what: Any) -> Any:
+    return pickle.loads(pickle.dumps(what))  # noqa: S301 (our own)
+
+
+class Moved(VitrailError):
+    def __init__(self, was: int, *, fix: str) -> None:
+        super().__init__(f"it is {was + 1} now", fix=fix)
+        self.was = was
+
+
+def test_a_setting_is_told_by_its_name_where_there_is_no_edge():
+    assert plain(f"Use {setting('device', 'cpu')} or {setting('optim.lr')}.") == "Use device=cpu or optim.lr."
+    assert plain(command("train", resume="runs/my x")) == "vitrail train --resume 'runs/my x'"
+
+
+def test_marks_survive_being_joined_and_hold_whatever_a_value_is():
+    value = 'a "name",\nwith \U0010fff0 and \U0010fff1 and \udcff'
+    text = "; ".join([f"{setting('one', value)}", f"{setting('two', (1, None, Path('x')))}"])
+    assert plain(text) == f"one={value}; two=[1, None, 'x']"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0010fff0",
+        "\U0010fff1",
+        "\U0010fff0x\U0010fff1",
+        "\U0010fff0[]\U0010fff1",
+        '\U0010fff0["setting", 1]\U0010fff1',
+    ],
+)
+def test_what_is_no_mark_of_ours_stays(text: str):
+    assert plain(text) == text
+    assert str(VitrailError(text)) == f"{text}."
+
+
+@given(st.text())
+def test_text_without_marks_stays(text: str):
+    assert plain(text) == text
+
+
+def test_a_command_can_get_more_options():
+    longer = also(command("train", resume="x"), micro_batch=4)
+    assert spelled(longer, OPTIONS) == "vitrail train --resume x --micro-batch 4"
+    assert spelled(longer, KEYWORDS) == "vitrail.train(resume='x', micro_batch=4)"
+    assert also("vitrail train --resume x", micro_batch=4) == "vitrail train --resume x --micro-batch 4"
+
+
+def test_an_error_is_written_as_its_reader_writes():
+    error = UsageError("no GPU", wanted=setting("data.skip_bad", True), fix=f"Use {setting('device', 'cpu')}")
+    assert str(error) == "no GPU; wanted data.skip_bad=True. Use device=cpu."
+    error.spell(OPTIONS)
+    assert str(error) == "no GPU; wanted --skip-bad. Use --device cpu."
+    error.spell(KEYWORDS)
+    assert str(error) == "no GPU; wanted skip_bad=True. Use device='cpu'."
+
+
+def test_an_error_within_another_is_written_as_its_reader_writes():
+    inner = UsageError("no GPU", fix=f"Use {setting('device', 'cpu')}")
+    outer = DataError(f"It cannot be opened ({marked(inner)})")
+    outer.spell(OPTIONS)
+    assert str(outer) == "It cannot be opened (no GPU. Use --device cpu.)."
+    assert marked(ValueError("seven")) == "seven"
+
+
+@pytest.mark.parametrize("copied", [sent, copy.copy, copy.deepcopy])
+def test_a_copy_of_an_error_is_the_same(copied: Callable[[VitrailError], VitrailError]):
+    error = Moved(3, fix=f"Use {setting('device', 'cpu')}")
+    error.add_note("seen")
+    again = copied(error)
+    assert type(again) is Moved
+    assert (str(again), vars(again)) == (str(error), vars(error))
+    again.spell(OPTIONS)
+    assert (str(again), str(error)) == ("it is 4 now. Use --device cpu.", "it is 4 now. Use device=cpu.")
+    assert str(copied(again)) == str(again)
+
+
+def test_a_notice_is_written_as_its_reader_writes():
+    with pytest.warns(Notice, match="Try device=cpu") as caught:
+        notice(f"Try {setting('device', 'cpu')}.")
+    told = sent(caught[0].message)
+    assert isinstance(told, Notice)
+    assert (str(told), told.spelled(OPTIONS)) == ("Try device=cpu.", "Try --device cpu.")

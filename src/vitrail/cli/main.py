@@ -14,6 +14,7 @@ from typing import Any
 from vitrail import __version__
 from vitrail.cli.speaker import one_speaker, processes_started, what_to_say
 from vitrail.cli.words import told_value
+from vitrail.config.spelling import OPTIONS
 from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError, choose
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -89,6 +90,7 @@ def _main(arguments: Sequence[str] | None) -> int:
             _run(importlib.import_module(module), words)
         sys.stdout.flush()
     except VitrailError as error:
+        error.spell(OPTIONS)
         if told := what_to_say(error):
             # A run that was stopped is no error: everything is saved.
             print(told if error.exit_code == _STOPPED else f"error: {told}", file=sys.stderr)
@@ -175,8 +177,8 @@ def _help() -> str:
 
 def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *_rest: Any) -> None:
     text = (
-        f"note: {message}"
-        if issubclass(category, Notice)
+        f"note: {message.spelled(OPTIONS)}"
+        if isinstance(message, Notice)
         else warnings.formatwarning(message, category, filename, lineno)
     )
     print(text.rstrip(), file=sys.stderr)
