@@ -123,7 +123,7 @@ def test_a_name_that_is_taken_says_how_to_go_on_with_what_is_there(tag, command,
     with pytest.raises(UsageError, match="there is a run already") as caught:
         next_folder(replace(EXACT, name=name), data)
     quoted = f"'{folder}'" if " " in name else str(folder)
-    assert f"({command} {quoted})" in caught.value.fix
+    assert f"({command} {quoted})" in str(caught.value)
 
 
 def test_a_name_that_is_taken_by_something_else(data):

@@ -448,7 +448,7 @@ def test_a_bad_file_stops_and_is_named(blemished, tmp_path, watched, workers):
     message = refusal(DataError, {"train": source}, tmp_path / "copy", options)
     assert message == (
         f"{source.path(3)}: the file is empty. "
-        "Mend or remove the file, or pass --skip-bad; the same command then goes on where it stopped."
+        "Mend or remove the file, or pass data.skip_bad=True; the same command then goes on where it stopped."
     )
     assert not (tmp_path / "copy").exists()
 
@@ -484,7 +484,7 @@ def test_a_bad_image_that_is_no_file(tmp_path):
     source = Unreadable(tiny.name, tiny.split, tiny.classes, tiny.labels, tiny.pixels)
     assert refusal(DataError, {"train": source}, tmp_path / "copy") == (
         "tiny, train image 3: the row has no image. "
-        "Mend the data, which starts the copy afresh, or pass --skip-bad, which goes on where it stopped."
+        "Mend the data, which starts the copy afresh, or pass data.skip_bad=True, which goes on where it stopped."
     )
 
 
@@ -534,7 +534,7 @@ def test_a_worker_that_is_killed(tmp_path, monkeypatch):
     source = Deadly(tiny.name, tiny.split, tiny.classes, tiny.labels, tiny.pixels)
     message = refusal(WorkerError, {"train": source}, tmp_path / "copy", PackOptions(workers=2))
     assert "SIGKILL" in message
-    assert "--workers 0" in message
+    assert "data.workers=0" in message
     counts: list[int] = []
     pack({"train": tiny}, tmp_path / "copy", PackOptions(), counts.append)
     assert counts[0] == 16

@@ -71,7 +71,7 @@ def test_features_that_are_no_numbers_name_the_first_image() -> None:
         "levels, train image 11: the features of this image by small are not finite, and neither are those of 1 more; "
         "wanted numbers. Look at the weights: a run may have diverged."
     )
-    with pytest.raises(DataError, match=r"not finite; wanted numbers\. Try --precision float32\."):
+    with pytest.raises(DataError, match=r"not finite; wanted numbers\. Try precision=float32\."):
         extract_features(subject(_Broken(), bfloat16=True), levels(17), batch_size=16)
 
 

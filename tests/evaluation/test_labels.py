@@ -37,13 +37,13 @@ def test_unknown_names_are_listed() -> None:
     with pytest.raises(
         DataError,
         match=r"pictures, test: 7 of the 8 classes of the data are unknown to the model: 'b', 'c', 'd', 'e', 'f', "
-        r"...; wanted classes among its 2: 'a', 'z'. Rename them .* --classes FILE",
+        r"...; wanted classes among its 2: 'a', 'z'. Rename them .* classes=FILE",
     ):
         match_classes(data, ("a", "z"), 2, "model")
 
 
 def test_as_many_classes_without_names_may_be_in_any_order() -> None:
-    with pytest.warns(Notice, match="the names of its 2 classes are not known, .*cannot be told.*--classes data-order"):
+    with pytest.warns(Notice, match="the names of its 2 classes are not known, .*cannot be told.*classes=data-order"):
         assert match_classes(source(("cat", "dog")), None, 2, "model").by == "order"
     found = match_classes(source(("cat", "dog")), None, 2, "model", is_in_order=True)
     assert (found.by, found.source.classes) == ("number", ("cat", "dog"))
@@ -69,7 +69,7 @@ def test_class_names_that_are_numbers_are_those_of_outputs() -> None:
 
 
 def test_another_number_of_classes_without_names_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"the data has 2 classes and the model 1,000, whose names are not .*--classes"):
+    with pytest.raises(DataError, match=r"the data has 2 classes and the model 1,000, whose names are not .*classes="):
         match_classes(source(("cat", "dog")), None, 1000, "model")
 
 
@@ -85,7 +85,7 @@ def test_a_thousand_wordnet_numbers_are_imagenets_classes_in_order() -> None:
     with pytest.warns(Notice, match="in their order: 'n01440764'"):
         assert match_classes(data, None, 1000, "model").by == "number"
     words = tuple(f"word {number}" for number in range(1000))
-    with pytest.warns(Notice, match="is not known.*--classes imagenet"):
+    with pytest.warns(Notice, match="is not known.*classes=imagenet"):
         found = match_classes(data, words, 1000, "model")
     assert (found.by, found.source.classes) == ("order", words)
     assert data.classes == imagenet_ids(), "the data is as it was"
@@ -203,14 +203,14 @@ def test_no_name_of_the_list_is_guessed_in_silence() -> None:
 
 def test_imagenet_in_the_order_of_its_names_is_not_taken_for_its_own_order() -> None:
     folders = source(tuple(sorted(imagenet_classes())))
-    with pytest.warns(Notice, match=r"cannot be told.*--classes imagenet"):
+    with pytest.warns(Notice, match=r"cannot be told.*classes=imagenet"):
         assert match_classes(folders, None, 1000, "model").by == "order"
     found = match_classes(folders, imagenet_classes(), 1000, "model", is_said=True)
     assert [imagenet_classes()[number] for number in found.source.labels.values] == list(folders.classes)
 
 
 def test_a_part_of_imagenet_for_a_model_without_names_says_how_to_name_them() -> None:
-    with pytest.raises(DataError, match="--classes imagenet"):
+    with pytest.raises(DataError, match="classes=imagenet"):
         match_classes(source(imagenet_ids()[:10]), None, 1000, "model")
 
 
@@ -226,7 +226,7 @@ def test_a_file_of_names_of_another_model(tmp_path) -> None:
 
 
 def test_two_outputs_of_one_name_are_not_guessed_between() -> None:
-    with pytest.raises(DataError, match=r"the model has several outputs called 'crane'.*--classes FILE"):
+    with pytest.raises(DataError, match=r"the model has several outputs called 'crane'.*classes=FILE"):
         match_classes(source(("crane", "dog")), ("crane", "crane", "dog"), 3, "model")
     found = match_classes(source(("dog",)), ("crane", "crane", "dog"), 3, "model")
     assert found.source.labels.values.tolist() == [2]

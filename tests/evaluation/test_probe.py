@@ -135,7 +135,7 @@ def test_of_many_images_one_fold_is_enough() -> None:
 
 def test_one_image_of_each_class_cannot_choose(case) -> None:
     x, y, *test = case
-    with pytest.raises(DataError, match=r"every class has one image, .* Say the l2 with --l2"):
+    with pytest.raises(DataError, match=r"every class has one image, .* Say the l2 with l2"):
         linear_probe(x[:4], y[:4], *test)
     assert linear_probe(x[:4], y[:4], *test, l2=1.0).images == 90
 

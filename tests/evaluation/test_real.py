@@ -112,7 +112,7 @@ def test_labels_that_do_not_fit_the_data(sets, source, message) -> None:
 
 def test_images_of_several_labels_have_no_real_ones() -> None:
     source = Named([place(1)], Labels.of_many([[1, 2]], 1000))
-    with pytest.raises(UsageError, match="several labels per image; wanted ImageNet for --real"):
+    with pytest.raises(UsageError, match="several labels per image; wanted ImageNet for real"):
         match_real(labels_of([[1]]), source)
 
 

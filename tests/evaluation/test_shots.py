@@ -30,7 +30,7 @@ def test_a_class_with_too_few_images_is_named_with_its_count() -> None:
     with pytest.raises(DataError) as error:
         choose_shots(labels, 2, 0, ("ant", "bee", "cow"))
     assert str(error.value) == (
-        "the class 'cow' has 1 image; wanted 2 of each for 2-shot. Ask for at most 1 with --shots."
+        "the class 'cow' has 1 image; wanted 2 of each for 2-shot. Ask for at most 1 with shots."
     )
     with pytest.raises(DataError, match=r"the class 'bee' has 3 images, and 1 more of 3 classes have fewer than 5; "):
         choose_shots(labels, 5, 0, ("ant", "bee", "cow"))

@@ -64,7 +64,7 @@ def test_nothing_of_this_machine_is_in_a_file(exports, kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_images_it_was_not_made_for(exports, kind) -> None:
     run = open_exported(exports / FILES[kind]).run
-    with pytest.raises(UsageError, match=r"32x48 pixels; wanted 32x32.*--any-size"):
+    with pytest.raises(UsageError, match=r"32x48 pixels; wanted 32x32.*any_size"):
         run(np.zeros((1, 3, 32, 48), np.float32))
     with pytest.raises(UsageError, match="1 channels; wanted 3"):
         run(np.zeros((1, 1, 32, 32), np.float32))

@@ -60,5 +60,5 @@ def test_positions_that_nobody_knows_how_to_resize() -> None:
             return torch.zeros(17, 32)
 
     model = VisionTransformer(create_model("vit-test").config, position=Mine())
-    with pytest.raises(UsageError, match=r"position embedding of its own.*without --any-size"):
+    with pytest.raises(UsageError, match=r"position embedding of its own.*without any_size"):
         exportable(model, any_size=True, split_attention=True)

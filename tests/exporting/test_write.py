@@ -58,7 +58,7 @@ def test_the_old_file_stays_when_the_new_one_disagrees(toy, tmp_path, monkeypatc
 def test_places_it_cannot_take(toy, tmp_path) -> None:
     samples = prepared_for(toy)
     (tmp_path / "model.bin").write_text("of somebody")
-    with pytest.raises(UsageError, match=r"model\.bin: is there already.*--overwrite"):
+    with pytest.raises(UsageError, match=r"model\.bin: is there already.*overwrite"):
         export_model(toy, tmp_path / "model.xml", "openvino", *samples)
     with pytest.raises(UsageError, match=r"ends in '\.onnx'; wanted \.pt2 for torch"):
         export_model(toy, tmp_path / "model.onnx", "torch", *samples)

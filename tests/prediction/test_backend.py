@@ -76,5 +76,5 @@ def test_memory_that_runs_out(monkeypatch) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(model, "features", full)
-    with pytest.raises(UsageError, match=r"5 images at a time do not fit.*--batch-size"):
+    with pytest.raises(UsageError, match=r"5 images at a time do not fit.*batch_size"):
         backend.run(IMAGES)

@@ -126,7 +126,7 @@ def test_without_known_preparation_there_are_no_answers(tmp_path, photos) -> Non
     bare = network()
     bare.preprocessing = None
     vitrail.save_model(bare, tmp_path / "bare")
-    with pytest.raises(UsageError, match="--preprocessing"):
+    with pytest.raises(UsageError, match="with preprocessing"):
         Predictor(tmp_path / "bare")
     named = Predictor(tmp_path / "bare", preprocessing="google")
     assert named.described.preprocessing == preset("google")

@@ -28,7 +28,7 @@ from tests.reports.runs import (
 import vitrail
 from vitrail.config import BitConfig, ConvLayerConfig, ConvStemConfig, ScheduleConfig
 from vitrail.data import Arrays, Labels
-from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError
+from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError, plain
 from vitrail.evaluation import Predictions
 from vitrail.reports import write_report
 from vitrail.reports.answers import read_answers
@@ -436,7 +436,10 @@ def test_a_run_that_was_stopped_says_so_first(tmp_path) -> None:
     assert "stopped at step 10 of 20" in words
     top, happened = words.rsplit("How it went", 1)[0], words.rsplit("What happened", 1)[1]
     for part in (top, happened):
-        assert f"It was stopped at step 10, by a signal or by the machine. To go on: {folder.resume_command}" in part
+        assert (
+            f"It was stopped at step 10, by a signal or by the machine. To go on: {plain(folder.resume_command)}"
+            in part
+        )
     assert "The run was stopped, and went on from step 5." in happened
     assert "Every update was made as planned" not in words
 

@@ -277,7 +277,7 @@ def test_space_for_two_is_asked_for_before_anything_starts(tmp_path, monkeypatch
     checkpoints.ensure_space(tmp_path / "new" / "folder", 10**9)
     assert (tmp_path / "new" / "folder").is_dir()
     with pytest.raises(
-        DiskError, match=r"1,000\.0 MB are free; wanted 1,500\.0 MB for two checkpoints.*--out"
+        DiskError, match=r"1,000\.0 MB are free; wanted 1,500\.0 MB for two checkpoints.*another disk with out"
     ) as caught:
         checkpoints.ensure_space(tmp_path, 1_500_000_000)
     assert caught.value.exit_code == 5

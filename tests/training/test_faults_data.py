@@ -61,7 +61,7 @@ def test_a_bad_file_stops_before_the_first_step(content, own_images, tmp_path):
     assert caught.value.exit_code == 3
     assert "1 of 48 images cannot be read" in str(caught.value)
     assert str(bad) in str(caught.value)
-    assert "--skip-bad" in str(caught.value)
+    assert "data.skip_bad=True" in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 
@@ -220,7 +220,7 @@ def test_a_changed_config_is_shown_and_refused(stopped_run):
     with pytest.raises(UsageError) as caught:
         resumed(stopped_run)
     assert "optim.lr: 0.003, now 0.5; optim.weight_decay: 0.05, now 0.1" in str(caught.value)
-    assert "--allow-changed" in str(caught.value)
+    assert "allow_changed=True" in str(caught.value)
     session = trained(resumed(stopped_run, changed=True), stopped_run)
     assert session.progress.step == session.progress.steps
     assert session.config.optim.lr == 0.5
@@ -312,7 +312,7 @@ def test_a_worker_that_dies_or_freezes(how, cause, images, tmp_path):
     assert time.monotonic() - begun < 60
     assert (kind, process.exitcode) == (WorkerError.__name__, 3)
     assert cause in message
-    assert "--workers 0" in message
+    assert "data.workers=0" in message
     assert resumed(tmp_path / "run", workers=0).progress.step >= 0
 
 

@@ -130,7 +130,7 @@ def test_not_even_the_smallest_piece_fits(augment, smallest, images, tmp_path):
         trained(session, tmp_path)
     assert caught.value.exit_code == 6
     assert f"memory ran out with {smallest} image" in str(caught.value)
-    assert "--image-size" in str(caught.value)
+    assert "image_size" in str(caught.value)
     assert resumed(tmp_path).progress.step == 0
 
 

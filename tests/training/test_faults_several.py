@@ -180,8 +180,8 @@ def test_a_batch_that_does_not_reach_all_processes(images, tmp_path):
     words = Group(3, Train(tmp_path / "run", config(images, batch_size=2))).words()
     assert words[0] == (
         "UsageError",
-        "batch_size is 2; wanted at least 1 for each of the 3 processes. Give --batch-size 3 or more, or start fewer "
-        "processes.",
+        "batch_size is 2; wanted at least 1 for each of the 3 processes. Give train.batch_size=3 or more, or start "
+        "fewer processes.",
     )
     assert [kind for kind, _ in words[1:]] == ["Elsewhere"] * 2
 

@@ -137,7 +137,7 @@ def test_val_is_measured_on_where_there_is_no_test(others) -> None:
 
 
 def test_nothing_to_measure_on_is_told(images) -> None:
-    with pytest.raises(DataError, match=r"neither a test nor a val part .* --few-shot"):
+    with pytest.raises(DataError, match=r"neither a test nor a val part .* data\.few_shot"):
         open_few_shot(scored(config(images), images).data, quietly)
 
 

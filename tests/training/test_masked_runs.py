@@ -88,7 +88,7 @@ def test_it_learns_and_keeps_an_encoder_without_labels(kind, images, tmp_path) -
 
 
 def test_the_best_model_cannot_be_asked_for(images, tmp_path) -> None:
-    with pytest.raises(UsageError, match=r"--train\.keep last"):
+    with pytest.raises(UsageError, match=r"train\.keep=last"):
         started(masked(images, "colour", steps=2, keep="best"), tmp_path / "run")
 
 

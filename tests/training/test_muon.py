@@ -158,7 +158,7 @@ def test_parts_of_matrices_are_refused_and_not_chosen() -> None:
     train = TrainConfig(batch_size=8, steps=1, loss="softmax")
     several = Processes(rank=0, ranks=2, control=object())  # type: ignore[arg-type]
     spread = [build(SMALL), train, MUON, torch.device("cpu")]
-    with pytest.raises(UsageError, match="--parallel ddp"):
+    with pytest.raises(UsageError, match="parallel=ddp"):
         kind_of_spread(*spread, Placement(processes=several, parallel="fsdp"))
     assert kind_of_spread(*spread, Placement(processes=several)).has_all
 

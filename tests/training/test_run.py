@@ -43,7 +43,7 @@ def test_a_session_that_another_has_overtaken_is_refused_and_harms_nothing(stopp
     before = state_of(folder)
     with pytest.raises(UsageError, match="another process went on with this run in the meantime") as caught:
         trained(second, folder)
-    assert f"vitrail train --resume {folder}" in caught.value.fix
+    assert f"vitrail train --resume {folder}" in str(caught.value)
     assert state_of(folder)["log.jsonl"] == before["log.jsonl"]
     after = state_of(folder)
     assert {name for name in before | after if before.get(name) != after.get(name)} <= {".", ".lock"}
@@ -271,7 +271,7 @@ def test_a_folder_that_is_moved_is_noticed_and_goes_on_where_it_is(event, images
         trained(started(config(images), folder), folder, move)
     assert caught.value.exit_code == 5
     assert f"{folder}: the folder was moved to {moved}" in str(caught.value)
-    assert f"vitrail train --resume {moved}" in caught.value.fix
+    assert f"vitrail train --resume {moved}" in str(caught.value)
     assert not folder.exists(), "there are two halves"
     assert not events(moved, "done")
     trained(resumed(moved), moved)

@@ -117,7 +117,7 @@ def test_a_bad_file_in_any_split_stops_the_run_here(name, tmp_path) -> None:
     with pytest.raises(DataError, match="1 of 16 images cannot be read") as caught:
         opened(folder)
     assert str(bad) in str(caught.value)
-    assert "--skip-bad" in str(caught.value)
+    assert "data.skip_bad=True" in str(caught.value)
     with pytest.warns(Notice, match="1 of 16 images are left out"):
         data = opened(folder, skip_bad=True)
     counts = {"train": len(data.train), "val": len(data.held_out), "test": len(data.test)}

@@ -382,7 +382,7 @@ def test_pushing_again_makes_a_second_commit(hub: Hub, folder, token) -> None:
 
 def test_a_private_model_never_lands_in_a_public_repository(hub: Hub, folder, token) -> None:
     hub.add(REPO, {"README.md": b""})
-    with pytest.raises(UsageError, match=f"{REPO}: is a public repository. Add --public to publish there"):
+    with pytest.raises(UsageError, match=f"{REPO}: is a public repository. Add public=True to publish there"):
         push(folder, REPO)
     assert list(hub.repositories[REPO].files) == ["README.md"]
     push(folder, REPO, private=False)

@@ -268,7 +268,7 @@ def test_what_is_not_followed_is_told(changed, named) -> None:
 
 
 def test_an_unknown_preprocessing_writes_no_processor_and_says_how_to_get_one(tmp_path) -> None:
-    with pytest.warns(Notice, match=r"no preprocessor_config\.json is written.*--preprocessing"):
+    with pytest.warns(Notice, match=r"no preprocessor_config\.json is written.*with preprocessing"):
         vitrail.save_model(network(None), tmp_path / "hf", layout="huggingface")
     assert not (tmp_path / "hf" / PROCESSOR_FILE).exists()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal
 
-from vitrail.errors import UsageError, choose
+from vitrail.errors import UsageError, choose, setting
 
 Interpolation = Literal["bilinear", "bicubic"]
 
@@ -105,10 +105,11 @@ def known_preprocessing(stored: Preprocessing | None, name: str | None, where: s
     if name is not None:
         return preset(name)
     if stored is None:
+        presets = ", ".join(f"{name} for {who}" for name, who in _TAKEN_BY.items())
         raise UsageError(
             "the file does not say how its images were prepared",
             wanted=f"one of the presets {', '.join(PRESETS)}",
             where=where,
-            fix=f"Name it with --preprocessing: {', '.join(f'{name} for {who}' for name, who in _TAKEN_BY.items())}.",
+            fix=f"Name it with {setting('preprocessing')}: {presets}.",
         )
     return stored

@@ -33,7 +33,7 @@ from vitrail.data.sources.packed import (
 )
 from vitrail.data.sources.parts import parse_part
 from vitrail.data.sources.source import Source
-from vitrail.errors import DataError, DiskError, UsageError
+from vitrail.errors import DataError, DiskError, UsageError, setting
 from vitrail.runtime.atomic import atomic_file, put_in_place
 from vitrail.runtime.lock import only_one
 
@@ -165,7 +165,8 @@ def _check(sources: dict[str, Source], target: Path, options: PackOptions) -> No
         raise DiskError(
             f"the copy needs about {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free",
             where=str(parent),
-            fix="Choose a smaller --short-side, or --quality 90 to store JPEGs, or another disk.",
+            fix=f"Choose a smaller {setting('short_side')}, or {setting('quality', 90)} to store JPEGs, or another "
+            "disk.",
         )
 
 
@@ -221,8 +222,9 @@ def _pack_split(
         os.fsync(image_file.fileno())
     if failures and not options.skip_bad:
         where, reason = failures[0]
-        mend = "Mend or remove the file, or pass --skip-bad; the same command then goes on where it stopped."
-        begin = "Mend the data, which starts the copy afresh, or pass --skip-bad, which goes on where it stopped."
+        leave_out = setting("data.skip_bad", True)
+        mend = f"Mend or remove the file, or pass {leave_out}; the same command then goes on where it stopped."
+        begin = f"Mend the data, which starts the copy afresh, or pass {leave_out}, which goes on where it stopped."
         raise DataError(reason, where=where, fix=mend if files_of(source) else begin)
     lines = np.fromfile(journal, dtype=_LINE)
     kept = np.flatnonzero(lines["bytes"] > 0)

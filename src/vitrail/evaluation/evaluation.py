@@ -9,7 +9,7 @@ import numpy as np
 
 from vitrail.config import to_json
 from vitrail.data import Source
-from vitrail.errors import DataError
+from vitrail.errors import DataError, setting
 from vitrail.evaluation.calibration import Calibration, calibrate
 from vitrail.evaluation.classify import Predictions, classify
 from vitrail.evaluation.labels import By, Matched
@@ -178,5 +178,7 @@ def _ensure_numbers(said: np.ndarray, source: Source, subject: Subject) -> None:
             f"the network gives no number for {len(lost):,} of {len(source):,} images, first for "
             f"{source.where(int(lost[0]))}",
             where=subject.name,
-            fix="Its weights may be damaged; with --precision bfloat16, try float32." if subject.bfloat16 else "",
+            fix=f"Its weights may be damaged; with {setting('precision', 'bfloat16')}, try float32."
+            if subject.bfloat16
+            else "",
         )

@@ -21,7 +21,7 @@ from vitrail import __version__
 from vitrail.config import to_json
 from vitrail.data import Source
 from vitrail.data.check.origin import UNKNOWN, identities
-from vitrail.errors import DataError, DiskError, notice
+from vitrail.errors import DataError, DiskError, marked, notice
 from vitrail.evaluation.features import extract_features
 from vitrail.evaluation.subject import Subject
 from vitrail.runtime.atomic import atomic_file
@@ -148,7 +148,7 @@ def _write(path: Path, described: dict[str, Any], values: np.ndarray, source: So
         with atomic_file(path) as temporary:
             write_safetensors(temporary, {"features": torch.from_numpy(values)}, {"record": json.dumps(record)})
     except DiskError as error:
-        notice(f"The features are not kept for the next time. {error}")
+        notice(f"The features are not kept for the next time. {marked(error)}")
         return False
     return True
 

@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from vitrail.data import Source
-from vitrail.errors import DataError
+from vitrail.errors import DataError, setting
 from vitrail.evaluation.feature_sets import not_finite
 from vitrail.evaluation.outputs import all_outputs
 from vitrail.evaluation.subject import Subject
@@ -41,5 +41,7 @@ def _ensure_finite(features: np.ndarray, subject: Subject, source: Source) -> No
             f"the features of this image by {subject.name} are not finite{others}",
             wanted="numbers",
             where=source.where(int(rows[0])),
-            fix="Try --precision float32." if subject.bfloat16 else "Look at the weights: a run may have diverged.",
+            fix=f"Try {setting('precision', 'float32')}."
+            if subject.bfloat16
+            else "Look at the weights: a run may have diverged.",
         )

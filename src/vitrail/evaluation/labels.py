@@ -1,7 +1,6 @@
 """Which output of a model is which class of the data: names decide, and numbers only where there are no names."""
 
 import copy
-import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Container
@@ -14,15 +13,15 @@ from vitrail.data import Source
 from vitrail.data.sources.class_names import DATA_ORDER
 from vitrail.data.sources.classes import renumbered, with_classes
 from vitrail.data.sources.named_rows import NAMED
-from vitrail.errors import DataError, UsageError, notice
+from vitrail.errors import DataError, UsageError, command, notice, setting
 from vitrail.zoo.imagenet import imagenet_classes, imagenet_ids, imagenet_namesakes, imagenet_numbers, is_imagenet
 
 By = Literal["name", "number", "order"]
 """By names; by numbers that both sides have; or by their places in two lists that nobody said to be in one order."""
 
 _FEW = 5
-_HOW = "the outputs of the model in their order, one per line, with --classes FILE."
-_IMAGENET = "If it was trained on ImageNet, --classes imagenet names its outputs."
+_HOW = f"the outputs of the model in their order, one per line, with {setting('classes', 'FILE')}."
+_IMAGENET = f"If it was trained on ImageNet, {setting('classes', 'imagenet')} names its outputs."
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,12 @@ def match_classes(
     A user may have said these names, or that the outputs are the classes of the data in their order.
     """
     if not outputs:
-        name = shlex.quote(model)
         raise UsageError(
             "the model has no head",
             wanted="one that was trained to classify",
             where=model,
-            fix=f"`vitrail finetune {name} --data FOLDER` teaches it classes; `vitrail fewshot {name} --data FOLDER` "
-            "says how good its features are.",
+            fix=f"`{command('finetune', model, data='FOLDER')}` teaches it classes; "
+            f"`{command('fewshot', model, data='FOLDER')}` says how good its features are.",
         )
     if labels is None or is_in_order:
         return _without_names(source, outputs, model, is_in_order)
@@ -116,8 +114,8 @@ def _without_names(source: Source, outputs: int, model: str, is_in_order: bool) 
         return Matched(source, "number")
     notice(
         f"{unknown}, and neither is whether they are in the order of the data's ({_few(classes)}), so what is right "
-        f"cannot be told. {f'{_IMAGENET} ' if has_imagenet else ''}If they are in this order, say --classes "
-        f"{DATA_ORDER}; else name {_HOW}"
+        f"cannot be told. {f'{_IMAGENET} ' if has_imagenet else ''}If they are in this order, say "
+        f"{setting('classes', DATA_ORDER)}; else name {_HOW}"
     )
     return Matched(source, "order")
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 from vitrail.evaluation.feature_sets import FeatureSets, ensure_positive
 from vitrail.evaluation.whitening import Whitening
 from vitrail.runtime.threads import one_thread
@@ -170,7 +170,7 @@ def held_out_folds(labels: np.ndarray, seed: int = 0) -> list[np.ndarray]:
         raise DataError(
             "every class has one image, so none can be held out to choose the l2 on",
             wanted="two or more of a class",
-            fix="Say the l2 with --l2.",
+            fix=f"Say the l2 with {setting('l2')}.",
         )
     return folds if len(labels) <= ONE_IS_ENOUGH else folds[:1]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vitrail.data import Source
-from vitrail.errors import DataError, UsageError, notice
+from vitrail.errors import DataError, UsageError, notice, setting
 from vitrail.evaluation.metrics import Share, share_of
 
 _IMAGES = 50_000
@@ -75,7 +75,8 @@ def read_real(path: Path) -> RealLabels:
 def match_real(real: RealLabels, source: Source) -> list[frozenset[int]]:
     """The set of each image of a source, found by the number in its file name: class folders are in another order."""
     if source.labels.is_multi:
-        raise UsageError("the data has several labels per image", wanted="ImageNet for --real", where=source.name)
+        wanted = f"ImageNet for {setting('real')}"
+        raise UsageError("the data has several labels per image", wanted=wanted, where=source.name)
     if len(real.sets) not in (_IMAGES, len(source)):
         raise DataError(
             f"there are labels of {len(real.sets):,} images",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vitrail.config.checks import count, positive
-from vitrail.errors import DataError
+from vitrail.errors import DataError, setting
 
 
 def choose_shots(labels: np.ndarray, shots: int, seed: int, classes: Sequence[str] | None = None) -> np.ndarray:
@@ -24,7 +24,9 @@ def choose_shots(labels: np.ndarray, shots: int, seed: int, classes: Sequence[st
         raise DataError(
             f"the class {name} has {_images(int(counts[short[0]]))}{more if len(short) > 1 else ''}",
             wanted=f"{shots} of each for {shots}-shot",
-            fix=f"Ask for at most {counts.min()} with --shots." if counts.min() else "Take more of the data to learn.",
+            fix=f"Ask for at most {counts.min()} with {setting('shots')}."
+            if counts.min()
+            else "Take more of the data to learn.",
         )
     of_class = np.split(np.argsort(labels, kind="stable"), np.cumsum(counts)[:-1])
     generator = np.random.default_rng(seed)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitrail.config import VitConfig, times
 from vitrail.data import Preparation
-from vitrail.errors import DataError, VitrailError
+from vitrail.errors import DataError, VitrailError, setting
 from vitrail.exporting.agree import allowed_difference, largest_difference
 from vitrail.exporting.exported import Exported, open_exported
 from vitrail.exporting.samples import Samples
@@ -152,7 +152,7 @@ def _disagree(what: str, exported: Exported, wanted: str = "the same") -> DataEr
     return DataError(
         f"the file was made and deleted, because {what} ({exported.runtime})",
         wanted=wanted,
-        fix="Another kind may be exact: --to onnx, openvino or torch.",
+        fix=f"Another kind may be exact: {setting('to', 'onnx')}, openvino or torch.",
     )
 
 

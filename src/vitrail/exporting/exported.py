@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vitrail.config import VitConfig, times
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 from vitrail.exporting.entries import described_by, export_entry
 from vitrail.exporting.onnx_read import open_onnx, read_onnx_entries
 from vitrail.exporting.openvino_file import open_openvino, read_openvino_entries
@@ -148,7 +148,7 @@ def _checked(opened: Opened, described: Described, any_size: bool, where: str) -
                 f"the images are {times((height, width))} pixels",
                 wanted=f"{times(config.image_size)}, which the file was exported for",
                 where=where,
-                fix="Export it with --any-size.",
+                fix=f"Export it with {setting('any_size', True)}.",
             )
         try:
             logits, features = opened.run(np.ascontiguousarray(images))

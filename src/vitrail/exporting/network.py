@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 from vitrail.exporting.any_grid import AnyGridEmbedding, AnyGridPositions, AnyGridRelative, Seen
 from vitrail.models import Classifier
 from vitrail.models.attention import Attention
@@ -96,7 +96,8 @@ def _free_grid(model: VisionTransformer) -> None:
     """Make the network take images of any size."""
     if model.has_own_position:
         raise UsageError(
-            "the network has a position embedding of its own, which cannot be resized", fix="Export without --any-size."
+            "the network has a position embedding of its own, which cannot be resized",
+            fix=f"Export without {setting('any_size', True)}.",
         )
     seen = Seen()
     model.embedding = AnyGridEmbedding(model.embedding, seen)  # type: ignore[assignment]

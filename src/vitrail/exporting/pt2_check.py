@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vitrail.errors import DataError
+from vitrail.errors import DataError, command
 from vitrail.runtime.archives import Refused, ensure_stored
 
 EXTRA = "extra/"
@@ -194,7 +194,7 @@ def read_parts(path: Path, beginning: str = "") -> dict[str, bytes]:
                 raise DataError(came, wanted=f"at most {_LARGEST_TEXT:,}", where=where)
             return {name: archive.read(info) for name, info in named.items() if name.startswith(beginning)}
     except Refused as error:
-        fix = "Export the model anew with `vitrail export MODEL --to torch`."
+        fix = f"Export the model anew with `{command('export', 'MODEL', to='torch')}`."
         raise DataError(str(error), where=where, fix=fix) from None
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise DataError(f"is not a complete .pt2 file ({error})", where=where, fix="Copy the file again.") from None
@@ -264,7 +264,8 @@ def _graph(parts: dict[str, bytes], where: str) -> Graph:
 
 def _parsed(parts: dict[str, bytes], name: str, where: str) -> dict[str, Any]:
     if name not in parts:
-        raise DataError(f"has no part {name!r}", wanted="a file of `vitrail export --to torch`", where=where)
+        wanted = f"a file of `{command('export', to='torch')}`"
+        raise DataError(f"has no part {name!r}", wanted=wanted, where=where)
     try:
         values = json.loads(parts[name], object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -280,7 +281,7 @@ def _stored(payload: object, folder: str, parts: dict[str, bytes], where: str) -
             "holds pickled objects, which can run anything and are never loaded",
             wanted="plain tensors",
             where=where,
-            fix="Export the model anew with `vitrail export MODEL --to torch`.",
+            fix=f"Export the model anew with `{command('export', 'MODEL', to='torch')}`.",
         )
     if part not in parts:
         raise DataError(f"has no part {part!r}", where=where, fix="Copy the file again.")

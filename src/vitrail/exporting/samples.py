@@ -11,7 +11,7 @@ from vitrail.config import DecodePolicy
 from vitrail.data import Arrays, Labels, Part, Preparation, Source, evaluation_batches
 from vitrail.data.check import preflight
 from vitrail.data.sources.parts import evenly
-from vitrail.errors import VitrailError, notice
+from vitrail.errors import VitrailError, marked, notice
 from vitrail.evaluation.labels import match_classes
 from vitrail.models import Classifier
 
@@ -79,7 +79,7 @@ def _targets(model: Classifier, source: Source) -> Tensor | None:
     try:
         found = match_classes(source, model.labels, model.config.num_classes, "the model")
     except VitrailError as error:
-        notice(f"The images are compared, and accuracy is not counted: {error}")
+        notice(f"The images are compared, and accuracy is not counted: {marked(error)}")
         return None
     # What cannot be told has been said.
     return None if found.by == "order" else found.source.labels.targets(np.arange(len(found.source)))

@@ -3,7 +3,7 @@
 import torch
 from torch.export import Dim, ExportedProgram
 
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 from vitrail.exporting.network import TwoOutputs
 from vitrail.exporting.runtimes import first_line, quietly
 
@@ -18,5 +18,5 @@ def trace(network: TwoOutputs, *, any_size: bool) -> ExportedProgram:
         try:
             return torch.export.export(network, (images,), dynamic_shapes=(free,))
         except Exception as error:  # torch's errors have no common kind
-            fix = "Without --any-size it may be possible." if any_size else ""
+            fix = f"Without {setting('any_size', True)} it may be possible." if any_size else ""
             raise UsageError(f"torch cannot export this network ({first_line(error)})", fix=fix) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import vitrail
 from vitrail.data import Preparation
-from vitrail.errors import DataError, DiskError, UsageError, choose
+from vitrail.errors import DataError, DiskError, UsageError, choose, setting
 from vitrail.exporting.compare import Advance, Comparison, compare
 from vitrail.exporting.entries import COMPARED, EXPORT, RECORD, Entries, ascii_json, record_entry
 from vitrail.exporting.exported import FORMATS, read_about
@@ -46,7 +46,7 @@ def export_model(
     if kind == "torch" and isinstance(model, PeerNetwork):
         raise UsageError(
             f"{model.config.title} is no network of ours, and only files of those are opened again as .pt2",
-            wanted="--to onnx or --to openvino",
+            wanted=f"{setting('to', 'onnx')} or {setting('to', 'openvino')}",
         )
     model = model.cpu().float().eval()
     # An image that cannot be read is told before the long work.
@@ -91,7 +91,8 @@ def ensure_target(target: Path, kind: str, overwrite: bool) -> None:
         raise UsageError("is a folder", wanted=f"the name of a {suffix} file", where=str(target))
     taken = next((path for path in _files_of(target) if path.exists()), None)
     if taken is not None and not overwrite:
-        raise UsageError("is there already", where=str(taken), fix="Choose another --out, or add --overwrite.")
+        fix = f"Choose another {setting('out')}, or add {setting('overwrite', True)}."
+        raise UsageError("is there already", where=str(taken), fix=fix)
 
 
 def files_of(target: Path) -> list[Path]:

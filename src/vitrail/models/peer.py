@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitrail.config import PeerConfig, times
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 from vitrail.models.classifier import Classifier
 from vitrail.models.embedding import check_channels
 from vitrail.models.packages import build_module, head_name
@@ -56,5 +56,5 @@ def ensure_takes_size(config: PeerConfig) -> None:
             raise UsageError(
                 f"{config.title} cannot take images of {times(config.image_size)} pixels ({said})",
                 wanted="another size",
-                fix="Add --image-size 224, say.",
+                fix=f"Add {setting('image_size', 224)}, say.",
             ) from None

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, command
 from vitrail.weights.record import Described
 
 
@@ -34,7 +34,7 @@ def ensure_classes(described: Described, where: str) -> None:
             "the network has no classes",
             wanted="a classifier",
             where=where,
-            fix="`vitrail predict MODEL IMAGES --embed features.npz` writes its features.",
+            fix=f"`{command('predict', 'MODEL', 'IMAGES', embed='features.npz')}` writes its features.",
         )
 
 

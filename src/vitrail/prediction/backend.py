@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 from vitrail.weights.record import Described
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def torch_backend(
             if not is_out_of_memory(error):
                 raise
             came = f"{count} images at a time do not fit into the memory of {place}"
-            raise UsageError(came, fix="Choose a smaller --batch-size.") from None
+            raise UsageError(came, fix=f"Choose a smaller {setting('batch_size')}.") from None
 
     name = f"{'compiled ' if compiled else ''}torch {torch.__version__}, {place}"
     return Backend(name, without_tensors(from_model(model)), run, network=network)

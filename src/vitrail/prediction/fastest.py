@@ -8,7 +8,7 @@ import numpy as np
 
 from vitrail.config import preset, times
 from vitrail.config.preprocessing import known_preprocessing
-from vitrail.errors import DataError, UsageError, VitrailError, choose, notice
+from vitrail.errors import DataError, UsageError, VitrailError, choose, marked, notice, setting
 from vitrail.exporting.agree import allowed_difference, largest_difference
 from vitrail.exporting.exported import is_exported, open_exported
 from vitrail.exporting.runtimes import first_line
@@ -83,7 +83,7 @@ def _exported(
             f"the backend is {wanted!r}",
             wanted=f"{opened.name}, for which the file was made",
             where=str(source),
-            fix="Leave --backend out.",
+            fix=f"Leave {setting('backend')} out.",
         )
     config = opened.described.config
     if image_size is not None and image_size != config.image_size and not opened.any_size:
@@ -91,7 +91,7 @@ def _exported(
             f"the image size is {times(image_size)}",
             wanted=f"{times(config.image_size)}, which the file was exported for",
             where=str(source),
-            fix="Export it with --any-size.",
+            fix=f"Export it with {setting('any_size', True)}.",
         )
     known = known_preprocessing(opened.described.preprocessing, preprocessing, str(source))
     return dataclasses.replace(opened, described=dataclasses.replace(opened.described, preprocessing=known))
@@ -113,7 +113,8 @@ def _network(
 
     place = find_device(device)
     if wanted in _COPIES and place.type != "cpu":
-        raise UsageError(f"the backend {wanted} computes on the CPU", fix="Leave --backend or --device out.")
+        fix = f"Leave {setting('backend')} or {setting('device')} out."
+        raise UsageError(f"the backend {wanted} computes on the CPU", fix=fix)
     model = load_model(source, image_size=image_size, preprocessing=preprocessing)
     known_preprocessing(model.preprocessing, None, str(source))
     plain = torch_backend(model, device)
@@ -131,7 +132,7 @@ def _network(
             why = "because the export extra is not installed"
             notice(f"torch computes, {why}: pip install 'vitrail[export]' brings faster runtimes.")
         else:
-            notice(f"Nothing faster could be made of the network ({error}); torch computes.")
+            notice(f"Nothing faster could be made of the network ({marked(error)}); torch computes.")
         return plain
 
 
@@ -158,7 +159,7 @@ def _compiled(model: "Classifier", plain: Backend, place: "torch.device", batch_
     except VitrailError:
         raise
     except Exception as error:  # torch's errors have no common kind
-        fix = "Use --backend torch."
+        fix = f"Use {setting('backend', 'torch')}."
         raise UsageError(f"torch cannot compile this network here ({first_line(error)})", fix=fix) from error
     return compiled
 

@@ -14,7 +14,7 @@ from vitrail.config import pair, times
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.sources.class_names import ensure_named, read_class_names
 from vitrail.data.transforms.fit_image import fit_image, normalised
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 from vitrail.prediction.answers import ensure_classes, ensure_finite, label, likeliest, probabilities
 from vitrail.prediction.backend import Backend
 from vitrail.prediction.fastest import open_backend
@@ -178,7 +178,7 @@ def _ensure_pixels(described: Described, size: tuple[int, int], policy: DecodePo
         raise UsageError(f"the network reads {channels} channels", wanted="1 for grey or 3 for colour", where=where)
     if preprocessing is not None and channels == 3 and len(preprocessing.mean) not in (1, 3):
         came = f"the preprocessing has a mean for each of {len(preprocessing.mean)} channels"
-        raise DataError(came, wanted="3", where=where, fix="Name another with --preprocessing.")
+        raise DataError(came, wanted="3", where=where, fix=f"Name another with {setting('preprocessing')}.")
     if size[0] * size[1] > policy.max_pixels:
         raise UsageError(
             f"the image size is {times(size)}", wanted=f"at most {policy.max_pixels:,} pixels", where=where

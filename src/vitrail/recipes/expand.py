@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from vitrail.config import BitConfig, ModelConfig, OptimConfig, ScheduleConfig, TrainConfig, VitConfig, preset
 from vitrail.config.training import Decay
-from vitrail.errors import UsageError, choose
+from vitrail.errors import UsageError, choose, command
 from vitrail.recipes import augmentation, augreg, finetuning, masked, pretraining, rules, small
 from vitrail.recipes.expanded import Recipe
 from vitrail.recipes.rows import AugRegRow, FinetuneRow, MaskedRow, PretrainRow, Row, RuleRow, SmallRow
@@ -60,7 +60,7 @@ def recipe(name: str) -> Recipe:
             return _masked(row)
     raise UsageError(
         f"the recipe {name!r} is a rule that needs {row.needs}",
-        fix=f"Type vitrail finetune SOURCE --data D --recipe {name}, or call vitrail.recipes.{row.function}.",
+        fix=f"Type {command('finetune', 'SOURCE', data='D', recipe=name)}, or call vitrail.recipes.{row.function}.",
     )
 
 

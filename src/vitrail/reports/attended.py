@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from PIL import Image
 
+from vitrail.config.spelling import OPTIONS
 from vitrail.data import Part, Source, evaluation_batches
-from vitrail.errors import VitrailError
+from vitrail.errors import VitrailError, marked, spelled
 from vitrail.evaluation.subject import Subject
 from vitrail.models import VisionTransformer
 from vitrail.reports.as_seen import as_seen
@@ -41,7 +42,7 @@ def looked_at(subject: Subject, source: Source, images: Sequence[int], pictures:
             found |= _rolled_out(subject, source, batch, pictures)
         except VitrailError as error:
             # Most likely an image that has gone; the others are still there.
-            left_out = f"Where the network looked cannot be shown for all of them: {error}"
+            left_out = f"Where the network looked cannot be shown for all of them: {spelled(marked(error), OPTIONS)}"
     return Looked(found, left_out)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from vitrail.data.outside import ensure_outside
 from vitrail.data.sources.source import Source
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 from vitrail.evaluation import Measured
 from vitrail.reports.comparison import overview_page
 from vitrail.reports.evaluation import evaluation_page, pictures
@@ -50,24 +50,25 @@ class EvaluationFolder:
     def ensure_free(self, source: Source, command: str) -> None:
         """Refuse a place inside the data, and one that holds something else: a run has a report of its own."""
         ensure_outside([source], self.path)
+        another = f"Choose another {setting('out')}"
         if self.path.is_symlink() and not self.path.exists():
-            raise UsageError("is a link that leads nowhere", where=str(self.path), fix="Choose another --out.")
+            raise UsageError("is a link that leads nowhere", where=str(self.path), fix=another)
         if not self.path.exists():
             return
         if not self.path.is_dir():
-            raise UsageError("is there already and is no folder", where=str(self.path), fix="Choose another --out.")
+            raise UsageError("is there already and is no folder", where=str(self.path), fix=another)
         if any(self.path.iterdir()) and not self._is_ours():
             raise UsageError(
                 "is there already and holds something else than an evaluation",
                 where=str(self.path),
-                fix="Choose another --out.",
+                fix=another,
             )
         if self._is_ours() and self._command() not in (None, command):
             raise UsageError(
                 f"holds another evaluation: {self._command()}",
                 wanted="none, or that of the same command",
                 where=str(self.path),
-                fix="Choose another --out, or remove it.",
+                fix=f"{another}, or remove it.",
             )
         for folder in {self.path, *(self.home(number) for number in range(len(self.models)))}:
             for place in (folder, folder / _FIGURES):

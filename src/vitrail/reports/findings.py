@@ -6,7 +6,7 @@ from pathlib import Path
 from vitrail.config import from_json
 from vitrail.data.check.findings import Findings
 from vitrail.data.check.words import counted, number, path, text
-from vitrail.errors import DataError
+from vitrail.errors import DataError, command
 
 _EXAMPLES = 5
 
@@ -16,9 +16,8 @@ def read_findings(file: Path) -> Findings:
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"cannot be read ({error})", wanted="what `vitrail data check --json` prints", where=str(file)
-        ) from None
+        wanted = f"what `{command('data check', json=True)}` prints"
+        raise DataError(f"cannot be read ({error})", wanted=wanted, where=str(file)) from None
     return from_json(Findings, values, where=str(file))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vitrail.config.figures import FIGURES
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 from vitrail.reports.figures import Figure, as_png, as_svg, png_caption
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
@@ -43,7 +43,7 @@ class InspectionFolder:
 
     def ensure_free(self) -> None:
         """Refuse a place that holds something else than an inspection."""
-        fix = "Choose another --out."
+        fix = f"Choose another {setting('out')}."
         if self.path.is_symlink() and not self.path.exists():
             raise UsageError("is a link that leads nowhere", where=str(self.path), fix=fix)
         if not self.path.exists():

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vitrail.config.figures import WITHOUT_IMAGES, FigureName
+from vitrail.config.spelling import OPTIONS
 from vitrail.data import Part, Preparation, Source
 from vitrail.data.check.words import text
 from vitrail.data.sources.parts import evenly
+from vitrail.errors import marked, spelled
 from vitrail.evaluation import Predictions
 from vitrail.evaluation.calibration import Calibration
 from vitrail.evaluation.subject import Subject
@@ -84,7 +86,7 @@ def learnt_sections(
     found = list(each_figure(model, preparation, images, wanted))
     shown = "".join(figure_html(one) for one in found if isinstance(one, Figure))
     missing = "".join(
-        f"<li>{text(one.name)}: {text(str(one.error))}</li>"
+        f"<li>{text(one.name)}: {text(spelled(marked(one.error), OPTIONS))}</li>"
         for one in grouped(one for one in found if isinstance(one, LeftOut))
     )
     body = f'<div class="figures">{shown}</div>' if shown else ""

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from vitrail.config import RunConfig, from_json
+from vitrail.config.spelling import OPTIONS
 from vitrail.data import Source
-from vitrail.errors import DataError, VitrailError, notice
+from vitrail.errors import DataError, VitrailError, marked, notice, plain, spelled
 from vitrail.evaluation import Metrics, Predictions, measure
 from vitrail.reports.answers import Answers, read_answers
 from vitrail.reports.numbers import is_number
@@ -109,14 +110,14 @@ def gather(
             source = source if source is not None else _reopened(record.config, split)
             answers.ensure_about(source, record.classes)
     except VitrailError as error:
-        source, left_out = None, str(error)
+        source, left_out = None, spelled(marked(error), OPTIONS)
     predictions = predictions if answers is None else answers.predictions
     labels = None if answers is None else answers.labels
     if source is not None and answers is not None and not source.labels.is_multi:
         labels = source.labels.values
     return Story(
         path=folder.path,
-        resume=folder.resume_command,
+        resume=plain(folder.resume_command),
         record=record,
         training=[line for line in log if line["event"] == "train"],
         evaluations=[line for line in log if line["event"] == "evaluated"],

@@ -3,10 +3,11 @@
 import warnings
 from pathlib import Path
 
+from vitrail.config.spelling import OPTIONS
 from vitrail.data import Source
 from vitrail.data.check.findings import Findings
 from vitrail.data.outside import ensure_outside
-from vitrail.errors import Notice, UsageError, VitrailError
+from vitrail.errors import Notice, UsageError, VitrailError, marked, spelled
 from vitrail.evaluation import Predictions, confusion
 from vitrail.evaluation.subject import Subject, open_subject
 from vitrail.reports.confusion import MOST_CLASSES, heat_map
@@ -72,7 +73,7 @@ def _kept_model(story: Story, folder: RunFolder) -> Subject | str | None:
         try:
             return open_subject(folder.model) if folder.model.is_dir() else subject_so_far(folder)
         except VitrailError as error:
-            return str(error)
+            return spelled(marked(error), OPTIONS)
 
 
 def _matrix(story: Story) -> dict[str, str]:

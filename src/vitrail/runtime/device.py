@@ -2,7 +2,7 @@
 
 import torch
 
-from vitrail.errors import UsageError, notice
+from vitrail.errors import UsageError, notice, setting
 
 
 def find_device(name: str = "auto") -> torch.device:
@@ -17,7 +17,7 @@ def find_device(name: str = "auto") -> torch.device:
         _ensure_cuda(device)
     elif device.type == "mps":
         if not torch.backends.mps.is_available():
-            raise UsageError("torch finds no Apple GPU here", fix="Use --device cpu.")
+            raise UsageError("torch finds no Apple GPU here", fix=f"Use {setting('device', 'cpu')}.")
         notice("Training on Apple GPUs is untested.")
     elif device.type != "cpu":
         raise UsageError(f"the device is {name!r}", wanted="auto, cpu, cuda, cuda:1 or mps")
@@ -28,6 +28,7 @@ def _ensure_cuda(device: torch.device) -> None:
     if not torch.cuda.is_available():
         built = f"torch {torch.__version__} is built for CUDA {torch.version.cuda}" if torch.version.cuda else ""
         reason = built or f"torch {torch.__version__} is built without CUDA"
-        raise UsageError(f"torch finds no CUDA GPU here ({reason})", fix="Use --device cpu, or look at nvidia-smi.")
+        fix = f"Use {setting('device', 'cpu')}, or look at nvidia-smi."
+        raise UsageError(f"torch finds no CUDA GPU here ({reason})", fix=fix)
     if device.index is not None and device.index >= torch.cuda.device_count():
         raise UsageError(f"there is no GPU number {device.index}", wanted=f"a number below {torch.cuda.device_count()}")

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store, _abort_process_group
 from torch.distributed.rendezvous import rendezvous
 
-from vitrail.errors import UsageError, VitrailError
+from vitrail.errors import UsageError, VitrailError, setting
 from vitrail.runtime.out_of_memory import is_out_of_memory
 from vitrail.runtime.watch import Heart, Watch, patience_seconds, stacks, standstill_words
 
@@ -328,7 +328,7 @@ def own_device(device: torch.device) -> torch.device:
         raise UsageError(
             f"{wanted} processes were started on a machine with {there} GPU{'' if there == 1 else 's'}",
             wanted="a GPU for each",
-            fix=f"Start {there}, or use --device cpu.",
+            fix=f"Start {there}, or use {setting('device', 'cpu')}.",
         )
     return torch.device("cuda", number)
 

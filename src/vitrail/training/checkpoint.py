@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vitrail.errors import DataError, DiskError, notice
+from vitrail.errors import DataError, DiskError, marked, notice, setting
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.runtime.json_text import json_text
 from vitrail.weights.safetensors_file import read_safetensors, write_safetensors
@@ -55,7 +55,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], s
         verify(path)
     except DataError as error:
         raise DiskError(
-            f"what was written is not what is read back ({error})",
+            f"what was written is not what is read back ({marked(error)})",
             where=str(path),
             fix="The checkpoint before it is intact; check the disk.",
         ) from None
@@ -73,7 +73,7 @@ def newest(folder: Path) -> Checkpoint:
             return read(path)
         except DataError as error:
             problems.append(error)
-            notice(f"{error} Going back to the checkpoint before it.")
+            notice(f"{marked(error)} Going back to the checkpoint before it.")
     raise DataError(
         "none of its checkpoints can be read" if problems else "there is no checkpoint",
         where=str(folder),
@@ -140,7 +140,7 @@ def ensure_space(folder: Path, needed: int) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        fix = "Choose another folder with --out."
+        fix = f"Choose another folder with {setting('out')}."
         raise DiskError(f"could not be written ({error.strerror})", where=str(folder), fix=fix) from error
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -148,7 +148,7 @@ def ensure_space(folder: Path, needed: int) -> None:
             f"{free / 1e6:,.1f} MB are free",
             wanted=f"{needed / 1e6:,.1f} MB for two checkpoints, one that is being written, and the model",
             where=str(folder),
-            fix="Free some space, or write to another disk with --out.",
+            fix=f"Free some space, or write to another disk with {setting('out')}.",
         )
 
 

@@ -17,7 +17,7 @@ from vitrail.data import OpenOptions, Source, open_data
 from vitrail.data.check import preflight
 from vitrail.data.sources.source import Part
 from vitrail.data.sources.splits import MissingSplit
-from vitrail.errors import DataError
+from vitrail.errors import DataError, setting
 from vitrail.evaluation.closed_form import L2, decompose
 from vitrail.evaluation.features import extract_features
 from vitrail.evaluation.protocol import SEEDS
@@ -76,7 +76,7 @@ def _val(config: DataConfig, options: OpenOptions) -> Source:
         raise DataError(
             "there is neither a test nor a val part to measure the few-shot score on",
             where=config.few_shot,
-            fix="Give it a folder test/ or val/ beside train/, or name other data with --few-shot.",
+            fix=f"Give it a folder test/ or val/ beside train/, or name other data with {setting('data.few_shot')}.",
         ) from None
 
 

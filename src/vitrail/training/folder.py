@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import vitrail
 from vitrail.config import ModelConfig, PeerConfig, RunConfig, from_json, to_json
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, command
 from vitrail.runtime.atomic import atomic_file, leftover_of
 from vitrail.runtime.json_text import json_text
 from vitrail.training.moved import beside
@@ -70,8 +70,8 @@ class RunFolder(NamedFolder):
 
     @property
     def resume_command(self) -> str:
-        """What to type to go on."""
-        return f"vitrail train --resume {shlex.quote(str(self.path))}{also_processes()}"
+        """What goes on with it, for a message."""
+        return command("train", resume=str(self.path), **processes_again())
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,15 @@ def is_vacant(path: Path) -> bool:
         return False
 
 
-def also_processes() -> str:
-    """What a command needs to be given again in as many processes, where they are all on this machine."""
+def processes_again() -> dict[str, int]:
+    """The options of a command that is given again in as many processes, where they are all on this machine."""
     here = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return f" --processes {here}" if here != "1" and here == os.environ.get("WORLD_SIZE") else ""
+    return {"processes": int(here)} if here != "1" and here == os.environ.get("WORLD_SIZE") else {}
+
+
+def also_processes() -> str:
+    """The same as they are typed."""
+    return "".join(f" --processes {here}" for here in processes_again().values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +135,8 @@ def write_record(folder: RunFolder, record: RunRecord) -> None:
 def read_run(folder: RunFolder) -> RunRecord:
     """Read `config.json`; what moved with the folder is where it is now."""
     others = {
-        "vitrail-finetune/": f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning.",
-        "vitrail-selftrain/": f"`vitrail selftrain --resume {folder.path}` goes on with a self-training.",
+        "vitrail-finetune/": f"`{command('finetune', resume=str(folder.path))}` goes on with a fine-tuning.",
+        "vitrail-selftrain/": f"`{command('selftrain', resume=str(folder.path))}` goes on with a self-training.",
     }
     record = read_record(folder, RunRecord, FORMAT, "a run", others)
     return replace(record, config=beside(record.config, folder.path))

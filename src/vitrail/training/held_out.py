@@ -19,7 +19,7 @@ from vitrail.data.check import preflight
 from vitrail.data.sources.parts import parse_part, splits_of
 from vitrail.data.sources.source import read_patiently, whole_of
 from vitrail.data.sources.splits import MissingSplit
-from vitrail.errors import DataError, VitrailError, notice
+from vitrail.errors import DataError, VitrailError, marked, notice, setting
 from vitrail.runtime.atomic import atomic_file
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.session import digest
@@ -27,8 +27,8 @@ from vitrail.training.sources import RunData, open_run_data
 from vitrail.weights.folder import sidecar
 
 _FIX = (
-    "Put the data back as it was, or measure on a folder that the run has not seen; --split train measures on what it "
-    "may have learnt from."
+    "Put the data back as it was, or measure on a folder that the run has not seen; "
+    f"{setting('split', 'train')} measures on what it may have learnt from."
 )
 
 
@@ -125,7 +125,7 @@ def data_of_run(model: Path) -> Source | None:
             if (run := run_of(folder)) is not None:
                 return _to_compare(run)
         except VitrailError as error:
-            notice(f"The data of the run cannot be opened ({error})")
+            notice(f"The data of the run cannot be opened ({marked(error)})")
     return None
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from vitrail.config import to_json
 from vitrail.data import Batch, Stream
 from vitrail.data.loading.workers import WorkerError
-from vitrail.errors import DataError, UsageError, notice
+from vitrail.errors import DataError, UsageError, also, notice, setting
 from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training.divergence import MOST_IN_A_ROW, MOST_ROLLBACKS, RATE_FACTOR, Diverged, NotFinite, write_diverged
@@ -313,11 +313,13 @@ class Loop:
             if session.device.type != "cuda":
                 self._save_alone()
             each = -(-before // self.processes.ranks)
-            fewer = f"To go on with fewer: {self.folder.resume_command} --micro-batch {each // 2}"
+            fewer = f"To go on with fewer: {also(self.folder.resume_command, micro_batch=each // 2)}"
             raise OutOfMemory(
                 f"memory ran out in process {self.processes.rank} with {each} image{'s' if each > 1 else ''} at a time "
                 f"({reason.splitlines()[0]})",
-                fix=fewer if each // 2 >= smallest else "Use a smaller --image-size or network, or more processes.",
+                fix=fewer
+                if each // 2 >= smallest
+                else f"Use a smaller {setting('image_size')} or network, or more processes.",
             )
         session.step.clear()
         self._write_log()
@@ -330,8 +332,9 @@ class Loop:
             self.save()
             raise OutOfMemory(
                 f"memory ran out with {before} image{'s' if before > 1 else ''} at a time ({reason.splitlines()[0]})",
-                fix="Use a smaller --image-size or network, or --train.checkpoint-activations; everything is saved, "
-                f"and with more memory {self.folder.resume_command} goes on.",
+                fix=f"Use a smaller {setting('image_size')} or network, or "
+                f"{setting('train.checkpoint_activations', True)}; everything is saved, and with more memory "
+                f"{self.folder.resume_command} goes on.",
             ) from None
         event = {"event": "micro_batch", "step": session.progress.step, "from": before, "micro_batch": size}
         session.rebuild_step()
@@ -372,8 +375,8 @@ class Loop:
         raise Diverged(
             f"the loss is not finite at step {error.step:,}, after {MOST_ROLLBACKS} returns to a good checkpoint with "
             f"half the learning rate each; the batch begins with {', '.join(files)}",
-            fix=f"{path} names all files of the last batches; try a smaller --lr"
-            + (", or --optim.clip 1." if session.config.optim.clip is None else "."),
+            fix=f"{path} names all files of the last batches; try a smaller {setting('optim.lr')}"
+            + (f", or {setting('optim.clip', 1)}." if session.config.optim.clip is None else "."),
         )
 
     def _happened(self, event: Record, **changes) -> None:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from vitrail.config import ModelConfig, PeerConfig, RunConfig, TrainConfig, VitConfig
-from vitrail.errors import UsageError, VitrailError
+from vitrail.errors import UsageError, VitrailError, setting
 from vitrail.models import PeerNetwork, bit, resnet
 from vitrail.models.block import Block
 from vitrail.models.cost import kept_bytes
@@ -41,7 +41,7 @@ def first_micro_batch(
         raise UsageError(
             f"batch_size is {train.batch_size}",
             wanted=f"at least {smallest} for each of the {processes} processes",
-            fix=f"Give --batch-size {smallest * processes} or more, or start fewer processes.",
+            fix=f"Give {setting('train.batch_size', smallest * processes)} or more, or start fewer processes.",
         )
     if train.micro_batch is not None:
         return micro_batch(train.micro_batch * processes, train.batch_size, smallest * processes)

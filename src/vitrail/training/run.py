@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vitrail.errors import DiskError, UsageError, notice
+from vitrail.errors import DiskError, UsageError, notice, setting
 from vitrail.runtime.atomic import recover
 from vitrail.runtime.lock import MovedFolder
 from vitrail.runtime.processes import LostProcess, Standstill
@@ -94,7 +94,7 @@ def settled_threads(session: Session) -> int | None:
     if count != mine:
         notice(
             f"Computed in {count} thread{'s' if count > 1 else ''}, as before, and not in {mine}: the bits depend on "
-            "their number. --allow-changed takes the other."
+            f"their number. {setting('allow_changed', True)} takes the other."
         )
     return count
 

@@ -24,7 +24,7 @@ from vitrail.data import (
 )
 from vitrail.data.loading.resident import can_be_resident
 from vitrail.data.sources.parts import evenly
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 from vitrail.evaluation import Metrics, Predictions, classify, guess_hidden, measure
 from vitrail.evaluation.subject import Subject
 from vitrail.models import Classifier
@@ -84,7 +84,7 @@ class Session:
         if data.few_shot is not None and not self.spread.has_all:
             raise UsageError(
                 "a few-shot score is asked for and the network lies in parts (fsdp)",
-                wanted="a whole network in each process, as --parallel ddp has it",
+                wanted=f"a whole network in each process, as {setting('parallel', 'ddp')} has it",
             )
         self.optimizer = build_optimizer(self.model, config.optim, self.spread.weights)
         self.train_mode()

@@ -6,7 +6,7 @@ import torch
 
 from vitrail.config import OptimConfig, TrainConfig
 from vitrail.config.training import Parallel
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 from vitrail.models import Classifier, PeerNetwork
 from vitrail.runtime.processes import Processes
 from vitrail.training.copies import Copies
@@ -35,13 +35,13 @@ def kind_of_spread(
     if placement.parallel == "fsdp" and optim.optimizer == "muon":
         raise UsageError(
             "the optimiser is muon and the network in parts (fsdp)",
-            wanted="whole matrices, as --parallel ddp has them, or another --optim.optimizer",
+            wanted=f"whole matrices, as {setting('parallel', 'ddp')} has them, or another {setting('optim.optimizer')}",
         )
     if isinstance(model, PeerNetwork):
         if placement.parallel == "fsdp":
             raise UsageError(
                 "a network of another package is asked for in parts (fsdp)",
-                wanted="a copy in each process, as --parallel ddp has it: its blocks are not known here",
+                wanted=f"a copy in each process, as {setting('parallel', 'ddp')} has it: its blocks are not known here",
             )
         return Whole if placement.processes.ranks == 1 and placement.parallel == "auto" else Copies
     if placement.parallel != "auto":

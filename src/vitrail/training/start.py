@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from vitrail.config import DataConfig, RunConfig, VitConfig, from_json, to_json
-from vitrail.errors import UsageError, VitrailError
+from vitrail.errors import UsageError, VitrailError, setting
 from vitrail.models import Classifier, build
 from vitrail.models.empty import empty
 from vitrail.models.masked import build_masked
@@ -80,7 +80,7 @@ def _ensure_new(folder: RunFolder) -> None:
         raise UsageError(
             "there is a run already",
             where=str(folder.path),
-            fix=f"Go on with it ({folder.resume_command}), or choose another --name.",
+            fix=f"Go on with it ({folder.resume_command}), or choose another {setting('name')}.",
         )
 
 
@@ -176,7 +176,7 @@ def refuse_other(folder: RunFolder, config: RunConfig, *, copies_given: bool = F
         raise UsageError(
             f"the run of this name is another one: {'; '.join(changes)}",
             where=str(folder.path),
-            fix="Give the command that began it, or choose another --name.",
+            fix=f"Give the command that began it, or choose another {setting('name')}.",
         )
 
 
@@ -204,7 +204,7 @@ def ensure_same(session: Session, folder: RunFolder) -> None:
                 "this process does not see the folder of the run",
                 wanted="one that all machines share",
                 where=str(folder.path),
-                fix="Choose one with --out.",
+                fix=f"Choose one with {setting('out')}.",
             )
 
 
@@ -232,7 +232,7 @@ def _take_over(session: Session, found: checkpoints.Checkpoint, record: RunRecor
         raise UsageError(
             f"the run has changed since its last checkpoint: {'; '.join(changes)}",
             where=str(folder),
-            fix="Change it back, or go on with --allow-changed, no longer exactly.",
+            fix=f"Change it back, or go on with {setting('allow_changed', True)}, no longer exactly.",
         )
     session.load(found)
     _settle_threads(session, found.state.get("processes", 1), may_change=allowed.changed)
@@ -326,7 +326,7 @@ def first_model(config: RunConfig, classes: tuple[str, ...]) -> Classifier:
         raise UsageError(
             "the weights there are no longer those that this was planned with",
             where=config.start,
-            fix="Put them back, or begin anew under another --name.",
+            fix=f"Put them back, or begin anew under another {setting('name')}.",
         )
     found = adapted(stored, classes, config.model.image_size)
     return to_model(replace(found, config=config.model), config.start)
@@ -342,7 +342,8 @@ def _network(config: RunConfig) -> Classifier:
     if config.train.keep != "last":
         raise UsageError(
             "the best model is asked for",
-            wanted="--train.keep last: what predicts hidden patches best need not have the best features",
+            wanted=f"{setting('train.keep', 'last')}: what predicts hidden patches best need not have the best "
+            "features",
         )
     return build_masked(config.model, config.masking, config.preprocessing)
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from vitrail.config import PeerConfig, VitConfig, pair, replace, times
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 from vitrail.weights.checkpoint import Checkpoint, expected_shapes
 from vitrail.weights.resize import resize_positions
 
@@ -57,7 +57,8 @@ def with_image_size(checkpoint: Checkpoint, image_size: tuple[int, int], resize:
         raise UsageError(
             f"the weights of {new.title} are for images of {times(old.image_size)} pixels",
             wanted=f"the same, not {times(image_size)}",
-            fix=f"Add --image-size {old.image_size[0]}; only networks of ours have their positions resampled.",
+            fix=f"Add {setting('image_size', old.image_size[0])}; only networks of ours have their positions "
+            "resampled.",
         )
     return dataclasses.replace(checkpoint, config=new, state=state)
 

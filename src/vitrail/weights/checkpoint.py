@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from vitrail.config import ModelConfig, Preprocessing
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, marked
 from vitrail.models import Classifier
 from vitrail.models.empty import build_empty
 from vitrail.weights.record import Described
@@ -63,7 +63,7 @@ def from_model(model: Classifier) -> Checkpoint:
         compare_tensors(dict(model.state_dict()), expected_shapes(model.config), "the network")
     except DataError as error:
         fix = "Change a network through load_model(..., num_classes=) or its config, not by replacing its modules."
-        raise UsageError(str(error), fix=fix) from None
+        raise UsageError(marked(error), fix=fix) from None
     if any(tensor.is_meta for tensor in model.state_dict().values()):
         raise UsageError("the network was built on the meta device and has no weights to save")
     return Checkpoint(

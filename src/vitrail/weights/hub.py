@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vitrail.errors import DataError, DiskError, UsageError, VitrailError, notice
+from vitrail.errors import DataError, DiskError, UsageError, VitrailError, notice, setting
 from vitrail.weights.card import CARD_FILE, may_write_card, model_card
 from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.folder import CONFIG_FILE, WEIGHTS_FILE, read_folder, sidecar
@@ -178,7 +178,8 @@ def _licence(repo: str, info: "ModelInfo") -> str:
 def _check_visibility(info: "ModelInfo", repo: str, private: bool) -> None:
     """The hub keeps the visibility of a repository that is there already, whatever is asked."""
     if private and info.private is False:
-        raise UsageError("is a public repository", where=repo, fix="Add --public to publish there, or choose another.")
+        fix = f"Add {setting('public', True)} to publish there, or choose another."
+        raise UsageError("is a public repository", where=repo, fix=fix)
     if not private and info.private:
         notice(f"{repo} is there already and stays private; its settings on the hub can change that.")
 

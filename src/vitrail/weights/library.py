@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from vitrail.config import ModelConfig, Preprocessing, VitConfig, from_json
-from vitrail.errors import DataError, UsageError, notice
+from vitrail.errors import DataError, UsageError, notice, setting
 from vitrail.runtime.atomic import atomic_file, atomic_folder
 from vitrail.weights import huggingface_names, parts, timm_names, torchvision_names
 from vitrail.weights.checkpoint import Checkpoint, expected_shapes, with_tensors
@@ -112,7 +112,7 @@ def write_huggingface(path: Path, checkpoint: Checkpoint) -> None:
     if checkpoint.preprocessing is None:
         notice(
             f"How the images of this network are prepared is not known, so no {PROCESSOR_FILE} is written: name it "
-            "with --preprocessing, or in Python with load_model(..., preprocessing=)."
+            f"with {setting('preprocessing')}, or in Python with load_model(..., preprocessing=)."
         )
     elif (settings := processor_settings(config, checkpoint.preprocessing)) is not None:
         files[PROCESSOR_FILE] = settings

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vitrail.config import Preprocessing, VitConfig, from_json, pair, peer_name, preset
-from vitrail.errors import DataError, UsageError, choose
+from vitrail.errors import DataError, UsageError, choose, command
 from vitrail.models import Classifier, tell_dropped_pixels
 from vitrail.runtime.lock import is_held
 from vitrail.weights.adapt import adapt
@@ -137,7 +137,7 @@ def _read_run(path: Path, hints: Hints) -> Checkpoint:
     kind = str(sidecar(path)["format"]).partition("/")[0].removeprefix("vitrail-")
     verb = "train" if kind == "run" else kind
     if not (path / "model").is_dir():
-        goes_on = f"`vitrail {verb} --resume {path}` goes on with it."
+        goes_on = f"`{command(verb, resume=str(path))}` goes on with it."
         raise DataError(
             "this run has not kept a model yet",
             where=str(path),

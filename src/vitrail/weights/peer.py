@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitrail.config import PeerName, Preprocessing
 from vitrail.config.preprocessing import crop_share
-from vitrail.errors import DataError, UsageError, notice
+from vitrail.errors import DataError, UsageError, command, notice
 from vitrail.models.empty import empty
 from vitrail.models.packages import peer_config, published
 from vitrail.models.peer import PeerNetwork
@@ -37,7 +37,7 @@ def read_peer(peer: PeerName) -> Checkpoint:
     if not hub and not address:
         raise UsageError(
             f"no weights are published for {peer.package}:{peer.name}",
-            fix=f"`vitrail train {peer.package}:{peer.name} --data DATA` trains it from scratch.",
+            fix=f"`{command('train', f'{peer.package}:{peer.name}', data='DATA')}` trains it from scratch.",
         )
     path = fetch(hub) if hub else _download(address)
     network = empty(lambda: PeerNetwork(peer_config(peer)))

@@ -41,7 +41,7 @@ class Deadly(Source):
 
 def test_a_process_that_dies_is_an_error_with_a_remedy():
     begin = time.monotonic()
-    with pytest.raises(DataError, match=r"deadly: a process that reads images died.*--workers 0"):
+    with pytest.raises(DataError, match=r"deadly: a process that reads images died.*data\.workers=0"):
         preflight(Deadly(100), policy=DecodePolicy(), workers=2)
     assert time.monotonic() - begin < 30
 

@@ -70,7 +70,7 @@ def test_bad_files_stop_with_one_error_that_says_what_to_do(damaged, watched):
     assert message.startswith(f"{damaged}, train: 2 of 13 images cannot be read: {damaged}/cat/0000.jpg: the JPEG data")
     assert f"{damaged}/dog/page.jpg: the content is an HTML page" in message
     assert f"`vitrail data check {damaged}`" in message
-    assert "--skip-bad" in message
+    assert "data.skip_bad=True" in message
 
 
 def test_of_many_bad_files_the_first_are_named_and_all_counted(folder):

@@ -79,7 +79,7 @@ def test_a_jpeg_that_the_gpu_cannot_decode_is_named(folder) -> None:
     bad.write_bytes(bad.read_bytes()[:640])
     source = open_folder(folder)
     preparation = Preparation(size=(40, 48), preprocessing=preset("google"), augment=AugmentConfig(), decoder="fast")
-    with pytest.raises(DataError, match=r"a/00\.jpg: the GPU could not decode the JPEG .*--decoder pillow"):
+    with pytest.raises(DataError, match=r"a/00\.jpg: the GPU could not decode the JPEG .*data\.decoder=pillow"):
         left_to_the_gpu(source, Stream(length=14, batch_size=14, seed=3), preparation, 0)
 
 

@@ -381,7 +381,7 @@ def test_a_worker_that_dies_is_told(monkeypatch):
     tiny = make_arrays()
     source = Lost(tiny.name, tiny.split, tiny.classes, tiny.labels, tiny.pixels)
     with pytest.raises(
-        workers.WorkerError, match=r"a data worker died \(exit code 9\)\. Run with --workers 0"
+        workers.WorkerError, match=r"a data worker died \(exit code 9\)\. Run with data\.workers=0"
     ) as caught:
         list(evaluation_batches(source, prepared(size=(8, 8)), batch_size=8, workers=2))
     assert caught.value.exit_code == 3

@@ -120,7 +120,7 @@ def test_a_worker_that_is_killed():
 
 
 def test_a_worker_that_is_killed_when_there_is_no_thread_between():
-    with pytest.raises(WorkerError, match=r"killed by the system \(SIGKILL\).*--workers 0"):
+    with pytest.raises(WorkerError, match=r"killed by the system \(SIGKILL\).*data\.workers=0"):
         list(in_workers(killed, lambda: range(8), workers=2))
     assert left_running() == []
 
@@ -147,14 +147,14 @@ def test_a_worker_whose_code_crashes():
 
     error = failure(crash)
     assert isinstance(error, WorkerError)
-    assert str(error).startswith("a data worker died (signal 11, Segmentation fault). Run with --workers 0")
+    assert str(error).startswith("a data worker died (signal 11, Segmentation fault). Run with data.workers=0")
 
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_worker_that_leaves(code):
     error = failure(lambda _number: os._exit(code))
     assert isinstance(error, WorkerError)
-    assert str(error).startswith(f"a data worker died (exit code {code}). Run with --workers 0")
+    assert str(error).startswith(f"a data worker died (exit code {code}). Run with data.workers=0")
 
 
 def test_a_worker_that_hangs():
@@ -166,7 +166,7 @@ def test_a_worker_that_hangs():
     error = failure(hang, timeout=1)
     assert isinstance(error, WorkerError)
     assert str(error) == (
-        "no data worker answered for 1 seconds. Run with --workers 0 to see what it says in this process."
+        "no data worker answered for 1 seconds. Run with data.workers=0 to see what it says in this process."
     )
 
 
@@ -236,7 +236,7 @@ def test_words_that_mean_there_is_no_shared_memory(words):
     assert isinstance(error, WorkerError)
     assert "shared memory (/dev/shm) is full" in str(error)
     assert "--shm-size" in str(error)
-    assert "--workers 0" in str(error)
+    assert "data.workers=0" in str(error)
 
 
 def test_a_bus_error():

@@ -179,7 +179,7 @@ def test_an_empty_class_is_named_or_allowed(tmp_path) -> None:
     root = grow(tmp_path, "a/1.jpg", "birds/", "c/1.jpg")
     told = refusal(root)
     assert f"{root / 'birds'}: the class 'birds' has no images" in told
-    assert "--allow-empty" in told
+    assert "data.allow_empty=True" in told
     source = open_folder(root, allow_empty=True)
     assert source.classes == ("a", "birds", "c")
     assert source.labels.counts().tolist() == [1, 0, 1]
@@ -548,7 +548,7 @@ def test_a_touched_file_is_told_from_another_where_its_content_is_known(tmp_path
     assert source.read(0) == JPEG
     with pytest.raises(DataError, match="is not known") as caught:
         source.read(1)
-    assert "--skip-bad" not in str(caught.value) and "2.jpg" in str(caught.value)
+    assert "skip_bad" not in str(caught.value) and "2.jpg" in str(caught.value)
     (root / "a" / "1.jpg").write_bytes(JPEG[::-1])
     with pytest.raises(DataError, match=r"1\.jpg.*written anew"):
         source.read(0)

@@ -156,7 +156,7 @@ def test_a_cifar_file_that_is_not_the_published_one_is_not_unpickled(root, monke
     (home / file_name).write_bytes(pickle.dumps(Bomb(str(root / "executed"))))
     message = refusal("cifar10", "train", root)
     assert message.startswith(f"{home}: CIFAR-10 is incomplete or damaged (Dataset ")
-    assert message.endswith("not found or corrupted). Remove it and fetch it again with --download.")
+    assert message.endswith("not found or corrupted). Remove it and fetch it again with data.download=True.")
     assert not (root / "executed").exists()
 
 
@@ -446,7 +446,7 @@ def test_names_for_people_where_the_file_with_them_is(root):
 def test_imagenet_that_is_not_there_or_not_all_there(root):
     message = refusal("imagenet", "train", root, download=True)
     assert message.startswith(f"{root}/imagenet: ImageNet (ILSVRC-2012) is not there; wanted the files of 'train'")
-    assert message.endswith("It cannot be fetched from here; say with --root where it is.")
+    assert message.endswith("It cannot be fetched from here; say with data.root where it is.")
     imagenet(root / "imagenet")
     assert f"{root}/imagenet: there are 3 classes; wanted 1,000." in refusal("imagenet", "train", root)
 
@@ -514,7 +514,7 @@ def test_nothing_is_fetched_or_made_unless_asked_for(root, monkeypatch, name):
     message = refusal(name, "train", root)
     size = NAMED[name].megabytes
     if NAMED[name].can_download:
-        assert "Pass --download to fetch it" in message
+        assert "Pass data.download=True to fetch it" in message
         assert size is None or f"(about {size:,} MB)" in message
     assert str(root) in message
     assert list(root.iterdir()) == []

@@ -287,13 +287,13 @@ def test_a_class_that_copies_leave_nothing_of_is_named_with_the_way_out() -> Non
     groups = np.arange(20)
     pairs, same = (np.flatnonzero(source.labels.values == number) for number in (0, 1))
     groups[same], groups[pairs[1::2]] = same[0], pairs[::2]
-    with pytest.raises(DataError, match=r"'class 0'.*--copies apart") as caught:
+    with pytest.raises(DataError, match=r"'class 0'.*data\.copies=apart") as caught:
         hold_out(source, 0.9, groups)
     assert source.where(int(pairs[0])) in str(caught.value)
 
 
 def test_of_one_picture_alone_nothing_can_be_held_out() -> None:
-    with pytest.raises(DataError, match=r"all 10 images are copies of one.*--copies apart"):
+    with pytest.raises(DataError, match=r"all 10 images are copies of one.*data\.copies=apart"):
         hold_out(images([5, 5]), 0.1, np.zeros(10, np.int64))
 
 
@@ -304,7 +304,7 @@ def test_a_part_of_copies_alone_says_why_it_is_empty() -> None:
     groups[members] = members[0]
     order = spread_order(source, groups)
     start = int(np.flatnonzero(order == members[0])[0])
-    with pytest.raises(DataError, match=r"is empty: .* copies .*--copies apart"):
+    with pytest.raises(DataError, match=r"is empty: .* copies .*data\.copies=apart"):
         take_part(source, parse_part(f"train[{start}:{start + 1}]"), groups)
 
 

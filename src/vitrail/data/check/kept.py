@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from vitrail.data.check.origin import UNKNOWN
-from vitrail.errors import DiskError, notice
+from vitrail.errors import DiskError, marked, notice
 from vitrail.runtime.atomic import atomic_file
 
 
@@ -29,7 +29,7 @@ def store_rows(cache: Path, rows: np.ndarray, otherwise: str) -> None:
         with atomic_file(cache) as temporary:
             np.save(temporary, rows[np.unique(rows["image"], return_index=True)[1]], allow_pickle=False)
     except DiskError as error:
-        notice(f"{otherwise}: {error}")
+        notice(f"{otherwise}: {marked(error)}")
 
 
 def rows_of(images: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 from vitrail.config.checks import count
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.sources.source import Source
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 
 Result = TypeVar("Result")
 Advance = Callable[[int], None]
@@ -134,7 +134,7 @@ def _died(name: str) -> DataError:
     return DataError(
         "a process that reads images died, perhaps for lack of memory",
         where=name,
-        fix="Try --workers 1, or --workers 0, which reads them in the main process.",
+        fix=f"Try {setting('data.workers', 1)}, or {setting('data.workers', 0)}, which reads them in the main process.",
     )
 
 

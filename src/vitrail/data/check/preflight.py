@@ -15,11 +15,12 @@ from vitrail.data.sources.files import Files
 from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.parts import without
 from vitrail.data.sources.source import Encoded, Part, Source, whole_of
-from vitrail.errors import DataError, notice
+from vitrail.errors import DataError, notice, setting
 from vitrail.runtime.cache import cache_folder, cache_key
 
 _SHOWN = 3
 _SHRINK = 8
+_LEAVE_OUT = f"{setting('data.skip_bad', True)} leaves them out"
 _AGAIN = "The files will be checked again next time"
 FINE = np.dtype([("image", "u8"), ("content", "u4")])
 """An image that was read to its end: its identity, and the CRC-32 of its file, or 0."""
@@ -31,7 +32,7 @@ def preflight(
     policy: DecodePolicy,
     workers: int | None = None,
     skip_bad: bool = False,
-    fix: str = "--skip-bad leaves them out",
+    fix: str = _LEAVE_OUT,
     progress: Advance | None = None,
 ) -> Source:
     """Read every file and stop at bad ones, or leave them out; what was fine and has not changed is not read again.

@@ -13,7 +13,7 @@ from vitrail.data.check.origin import is_in_memory
 from vitrail.data.check.pool import Advance, over_images, pieces_of, worker_count
 from vitrail.data.decoding.decode import Decoded, decode, decode_opened, open_image
 from vitrail.data.sources.source import Encoded, Source
-from vitrail.errors import VitrailError
+from vitrail.errors import VitrailError, plain
 
 FORMAT_NAMES = (*FORMATS, "pixels")
 # A JPEG that is reduced while it is decoded keeps at least so many pixels: four for each that its look is taken from.
@@ -94,7 +94,7 @@ def records_at_a_glance(source: Source, policy: DecodePolicy, indices: np.ndarra
 def reason(error: BaseException) -> str:
     """Why a file cannot be used, without its name."""
     if isinstance(error, VitrailError):
-        return f"{error.came}; wanted {error.wanted}" if error.wanted else error.came
+        return plain(f"{error.came}; wanted {error.wanted}" if error.wanted else error.came)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

@@ -15,7 +15,7 @@ from vitrail.data.check.origin import files_of
 from vitrail.data.sources.files import Files
 from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import SPLITS
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.counter import permutation
 
@@ -107,7 +107,7 @@ def ensure_files(splits: dict[str, Source]) -> dict[str, tuple[Files, np.ndarray
         if files is None:
             raise UsageError(
                 f"{source.name} is not made of image files",
-                wanted="files for --write-split to name",
+                wanted=f"files for {setting('write_split')} to name",
                 fix="Use a part such as 'train[:90%]' instead.",
             )
         found[split] = files

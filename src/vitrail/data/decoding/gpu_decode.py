@@ -7,7 +7,7 @@ from torch import Tensor
 from vitrail.config import Preprocessing
 from vitrail.data.decoding.fast_decode import jpeg_backend
 from vitrail.data.transforms.resample import resize_bytes_batch
-from vitrail.errors import DataError
+from vitrail.errors import DataError, setting
 
 # Boxes of one group share a canvas as large as the largest of them; groups keep a panorama from inflating the rest.
 _CANVAS_BYTES = 2**28
@@ -31,7 +31,8 @@ def _decode_alone(jpeg: Tensor, where: str, device: torch.device) -> None:
         raise DataError(
             f"the GPU could not decode the JPEG ({reason})",
             where=where,
-            fix="`vitrail data check` tells whether the file is bad; --decoder pillow decodes on the CPU.",
+            fix="`vitrail data check` tells whether the file is bad; "
+            f"{setting('data.decoder', 'pillow')} decodes on the CPU.",
         ) from None
 
 

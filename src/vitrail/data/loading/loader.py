@@ -20,7 +20,7 @@ from vitrail.data.sources.source import Source
 from vitrail.data.transforms.augment import augment_bytes, erase_some, normalise
 from vitrail.data.transforms.crops import fit_batch
 from vitrail.data.transforms.mixing import draw_mix, mix_images
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 
 Empty = Callable[[torch.Size], Tensor]
 
@@ -154,8 +154,8 @@ def _chunks(
         if chunk.failures:
             first, *rest = chunk.failures
             more = f" ({len(rest)} more beside it)" if rest else ""
-            fix = first.fix or "`vitrail data check` lists every bad file; --skip-bad leaves them out."
-            raise DataError(f"{first.came}{more}", where=first.where, fix=fix)
+            leave_out = f"`vitrail data check` lists every bad file; {setting('data.skip_bad', True)} leaves them out."
+            raise DataError(f"{first.came}{more}", where=first.where, fix=first.fix or leave_out)
         yield chunk
 
 

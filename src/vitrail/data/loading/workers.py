@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from vitrail.errors import VitrailError
+from vitrail.errors import VitrailError, setting
 
 Request = TypeVar("Request")
 Made = TypeVar("Made")
@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 5.0
 _AHEAD = 4
-_ALONE = "Run with --workers 0 to see what it says in this process."
+_ALONE = f"Run with {setting('data.workers', 0)} to see what it says in this process."
 # What torch says.
 _SILENCE = "DataLoader timed out"
 _NO_SHARED_MEMORY = ("shared memory", "Bus error", "No space left")
@@ -176,12 +176,13 @@ def _named(error: Exception, processes: Iterable[BaseProcess], timeout: float) -
     if any(words in text for words in _NO_SHARED_MEMORY) or -signal.SIGBUS in ends:
         return WorkerError(
             "shared memory (/dev/shm) is full, so a data worker could not hand its images over",
-            fix="Give the container more (docker run --shm-size 8g), use fewer --workers, or run with --workers 0.",
+            fix=f"Give the container more (docker run --shm-size 8g), use fewer {setting('data.workers')}, or run with "
+            f"{setting('data.workers', 0)}.",
         )
     if ends == [-signal.SIGKILL]:
         return WorkerError(
             "a data worker was killed by the system (SIGKILL), as it does when memory runs out",
-            fix="Use fewer --workers, or run with --workers 0.",
+            fix=f"Use fewer {setting('data.workers')}, or run with {setting('data.workers', 0)}.",
         )
     if ends:
         how = ", ".join(f"exit code {end}" if end >= 0 else f"signal {-end}, {signal.strsignal(-end)}" for end in ends)

@@ -3,7 +3,7 @@
 import unicodedata
 from pathlib import Path
 
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 from vitrail.zoo.imagenet import imagenet_classes
 
 IMAGENET = "imagenet"
@@ -17,7 +17,8 @@ def read_class_names(path: Path) -> tuple[str, ...]:
         return imagenet_classes()
     if str(path) == DATA_ORDER and not path.exists():
         raise UsageError(
-            f"--classes {DATA_ORDER} tells `vitrail evaluate` alone that outputs are the classes of its data in order",
+            f"{setting('classes', DATA_ORDER)} tells `vitrail evaluate` alone that outputs are the classes of its data "
+            "in order",
             wanted=f"a file with a class name per line, or {IMAGENET}",
         )
     try:

@@ -1,7 +1,6 @@
 """Class folders: one sub-folder per class, either at the top or inside train/, val/ and test/."""
 
 import os
-import shlex
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -11,7 +10,7 @@ from typing import Literal
 from vitrail.data.sources.files import Files, as_text, in_one_spelling, shown
 from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.splits import SPLITS, MissingSplit
-from vitrail.errors import DataError, notice
+from vitrail.errors import DataError, command, notice, setting
 
 LAYOUT = "sub-folders named after the classes (cats/1.jpg, dogs/2.jpg), or train/, val/ and test/ with such sub-folders"
 
@@ -39,7 +38,7 @@ def open_folder(root: Path, split: str = "train", *, allow_empty: bool = False) 
         notes += _unread(root, homes)
     found = _class_folders(folder, notes)
     if not found:
-        learn = f"`vitrail train mae-folder --data {shlex.quote(shown(str(root)))}` learns from images without classes."
+        learn = f"`{command('train', 'mae-folder', data=shown(str(root)))}` learns from images without classes."
         fix = learn if _has_images(folder) else ""
         raise DataError(_flat(folder), wanted=LAYOUT, where=shown(str(folder)), fix=fix)
     train = homes.get("train", folder)
@@ -63,7 +62,7 @@ def open_folder(root: Path, split: str = "train", *, allow_empty: bool = False) 
                 f"the class {name!r} has no images",
                 wanted="at least one",
                 where=", ".join(shown(part) for part in found[name]),
-                fix="Add some, remove the folder, or pass --allow-empty.",
+                fix=f"Add some, remove the folder, or pass {setting('data.allow_empty', True)}.",
             )
         paths += inside
         labels += [numbers[name]] * len(inside)

@@ -18,7 +18,7 @@ from vitrail.data.sources.labels import Labels
 from vitrail.data.sources.named_rows import NamedSet
 from vitrail.data.sources.parts import spread_order
 from vitrail.data.sources.source import Arrays, Part, Source
-from vitrail.errors import DataError, DiskError, VitrailError, notice
+from vitrail.errors import DataError, DiskError, VitrailError, notice, setting
 
 _SYNSETS = "LOC_synset_mapping.txt"
 
@@ -196,12 +196,13 @@ def _home(row: NamedSet, root: Path, split: str | None = None) -> str:
 
 def _absent(row: NamedSet, root: Path, split: str | None) -> DataError:
     size = f" (about {row.megabytes:,} MB)" if row.megabytes else ""
-    fetch = f"Pass --download to fetch it{size}, or" if row.can_download else "It cannot be fetched from here;"
+    passed = f"Pass {setting('data.download', True)} to fetch it{size}, or"
+    fetch = passed if row.can_download else "It cannot be fetched from here;"
     return DataError(
         f"{row.name} is not there",
         wanted="the files of " + (repr(split) if split else "all splits"),
         where=shown(_home(row, root, split)),
-        fix=f"{fetch} say with --root where it is.",
+        fix=f"{fetch} say with {setting('data.root')} where it is.",
     )
 
 
@@ -214,5 +215,6 @@ def _failed(row: NamedSet, root: Path, split: str | None, download: bool, error:
     if download:
         fix = f"Check the network, or bring its files to {shown(str(root))}."
         return DataError(f"{row.name} could not be fetched or read ({reason})", where=where, fix=fix)
-    fix = "Remove it and fetch it again with --download." if row.can_download else "Copy it there again."
+    again = f"Remove it and fetch it again with {setting('data.download', True)}."
+    fix = again if row.can_download else "Copy it there again."
     return DataError(f"{row.name} is incomplete or damaged ({reason})", where=where, fix=fix)

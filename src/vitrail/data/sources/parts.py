@@ -7,7 +7,7 @@ import numpy as np
 
 from vitrail.data.sources.source import Part, Source
 from vitrail.data.sources.splits import canonical_split
-from vitrail.errors import DataError, UsageError
+from vitrail.errors import DataError, UsageError, setting
 from vitrail.runtime.counter import permutation, uniforms
 
 # One fixed key, so that "train[:98%]" means the same images in every run, whatever its seed.
@@ -15,7 +15,7 @@ _SEED = 2010_11929
 _WITHIN_CLASS = 1
 _BETWEEN_CLASSES = 2
 _SHOWN = 3
-_APART = "--copies apart splits as if there were no copies"
+_APART = f"{setting('data.copies', 'apart')} splits as if there were no copies"
 _PATTERN = re.compile(r"(?P<split>[A-Za-z0-9_+]+)(\[(?P<start>\d{1,15}%?)?:(?P<stop>\d{1,15}%?)?\])?")
 
 
@@ -76,9 +76,7 @@ def take_part(source: Source, part: PartSpec, copies: np.ndarray | None = None, 
             + (", all of them copies of images outside, and copies are kept on one side" if is_of_copies else ""),
             wanted="at least one image",
             where=source.name,
-            fix="Name a larger part; a run with --copies apart splits as if there were no copies."
-            if is_of_copies
-            else "",
+            fix=f"Name a larger part; a run with {_APART}." if is_of_copies else "",
         )
     # Kept in the order of the whole, so that reading goes along the disk.
     return Part(source, np.sort(order[start:stop]), str(part), notes)

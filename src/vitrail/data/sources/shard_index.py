@@ -14,7 +14,7 @@ import numpy as np
 
 from vitrail.data.sources.files import shown, state_of
 from vitrail.data.sources.numbering import Label
-from vitrail.errors import DataError, DiskError, notice
+from vitrail.errors import DataError, DiskError, marked, notice
 from vitrail.runtime.archives import open_npz
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.cache import cache_folder, cache_key
@@ -91,7 +91,7 @@ def _index(identity: _Identity) -> ShardIndex:
         try:
             _write(_kept(identity), index)
         except DiskError as error:
-            notice(f"{error} The shards are indexed again next time.")
+            notice(f"{marked(error)} The shards are indexed again next time.")
     return index
 
 

@@ -11,7 +11,7 @@ from vitrail.data.sources.splits import MissingSplit
 from vitrail.data.vtab.pools import Pools
 from vitrail.data.vtab.split import LEARN, NAMES, SELECT, Split, find_lists, listed_split, own_split
 from vitrail.data.vtab.tasks import TASKS, Task
-from vitrail.errors import DataError, choose, notice
+from vitrail.errors import DataError, choose, notice, setting
 from vitrail.runtime.cache import cache_folder
 
 
@@ -89,13 +89,13 @@ def _pools(task: Task, data: str, root: Path, download: bool) -> tuple[Pools, st
 
     can_download = download and task.can_download
     if not can_download and (missing := missing_files(task, root)):
-        fetch = ", which --download fetches" if task.can_download else ""
+        fetch = f", which {setting('data.download', True)} fetches" if task.can_download else ""
         raise DataError(
             f"{task.column} is not there",
             wanted=", ".join(missing),
             where=f"vtab:{task.name}",
-            fix=f"It comes from {task.origin}{fetch}. Say with --data-root where it is, or put a folder of train/, "
-            f"val/ and test/ with class folders at {shown(str(root / 'vtab' / task.name))}.",
+            fix=f"It comes from {task.origin}{fetch}. Say with {setting('data_root')} where it is, or put a folder of "
+            f"train/, val/ and test/ with class folders at {shown(str(root / 'vtab' / task.name))}.",
         )
     return READERS[task.name](task, root, can_download), f"the pools of VTAB ({task.pools})"
 

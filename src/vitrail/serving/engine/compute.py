@@ -15,7 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import DamagedImage, DataError, NoMemory, TooManyPixels, UsageError, VitrailError
+from vitrail.config.spelling import OPTIONS
+from vitrail.errors import DamagedImage, DataError, NoMemory, TooManyPixels, UsageError, VitrailError, marked, spelled
 from vitrail.prediction.predictor import Prepared
 from vitrail.serving.engine.board import Board, Task
 from vitrail.serving.engine.heavy import DecoderEnded, HeavyDecoder
@@ -142,7 +143,7 @@ class Computer:
         try:
             image = prepare(self._loaded, body) if decode is None else decode(body)
         except (DecoderEnded, NoMemory) as error:
-            tell(f"an image was not decoded: {error}")
+            tell(f"an image was not decoded: {said(error)}")
             self._reply(task, _not_decoded(self._ended.count(body)))
             return None
         except DataError as error:
@@ -262,12 +263,17 @@ def tell(message: str) -> None:
     print(f"vitrail worker: {message}", file=sys.stderr, flush=True)
 
 
+def said(error: Exception) -> str:
+    """What an error says to those who run the server: it was started at the command line."""
+    return spelled(marked(error), OPTIONS)
+
+
 def _unreadable(error: DataError) -> Reply:
     if isinstance(error, TooManyPixels):
-        return error_reply(413, "too_large", str(error))
+        return error_reply(413, "too_large", said(error))
     if isinstance(error, DamagedImage):
-        return error_reply(400, "damaged_image", str(error))
-    return error_reply(400, "unreadable_image", str(error))
+        return error_reply(400, "damaged_image", said(error))
+    return error_reply(400, "unreadable_image", said(error))
 
 
 def _not_decoded(times: int) -> Reply:
@@ -281,15 +287,15 @@ def _not_decoded(times: int) -> Reply:
 
 def _refusal(error: VitrailError) -> Reply:
     if isinstance(error, NotAvailable):
-        return error_reply(404, "not_available", str(error))
+        return error_reply(404, "not_available", said(error))
     if isinstance(error, UsageError):
-        return error_reply(400, "bad_option", str(error))
+        return error_reply(400, "bad_option", said(error))
     return _broken(error)
 
 
 def _broken(error: VitrailError) -> Reply:
     """Not the fault of the one who asked, and not over soon."""
-    return error_reply(503, "broken", str(error), {"Retry-After": "60"})
+    return error_reply(503, "broken", said(error), {"Retry-After": "60"})
 
 
 def _unforeseen() -> Reply:

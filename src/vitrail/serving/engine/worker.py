@@ -17,10 +17,11 @@ from typing import Any
 
 from vitrail.config import from_json
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import VitrailError
+from vitrail.config.spelling import OPTIONS
+from vitrail.errors import Notice, VitrailError
 from vitrail.runtime.cores import usable_cores
 from vitrail.serving.engine.board import Board, Task
-from vitrail.serving.engine.compute import Computer, tell
+from vitrail.serving.engine.compute import Computer, said, tell
 from vitrail.serving.engine.frames import FrameError, packed, read_frame
 from vitrail.serving.engine.watch import Watch
 from vitrail.serving.looks.loaded import Loaded, load
@@ -59,7 +60,7 @@ class Worker:
             computer = Computer(config, loaded, board, self._watch, self._send)
             seconds = computer.warm_up()
         except VitrailError as error:
-            self._send({"is": "failed", "message": str(error), "exit_code": error.exit_code})
+            self._send({"is": "failed", "message": said(error), "exit_code": error.exit_code})
             os._exit(error.exit_code)
         self._send(
             {"is": "ready", "seconds": seconds, "look_seconds": seconds * _PASSES_OF_A_LOOK},
@@ -84,7 +85,7 @@ class Worker:
             try:
                 loaded.facts["parameters"] = loaded.network.parameters()
             except (VitrailError, MemoryError, RuntimeError) as error:
-                tell(f"the network cannot be looked into, predictions go on: {error}")
+                tell(f"the network cannot be looked into, predictions go on: {said(error)}")
                 loaded.without_network()
             self._send({"is": "facts"}, json.dumps(loaded.facts).encode())
         board.open_looks()
@@ -131,7 +132,7 @@ def _start(target: Callable[..., None], *arguments: Any) -> None:
 
 
 def _show_warning(message: Any, category: type[Warning], *_rest: Any) -> None:
-    tell(f"note: {message}")
+    tell(f"note: {message.spelled(OPTIONS) if isinstance(message, Notice) else message}")
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ import ipaddress
 import socket
 
 from vitrail.config.serve import ServeConfig
-from vitrail.errors import UsageError
+from vitrail.errors import UsageError, setting
 
 _BACKLOG = 1024
 _FIRST_FREE_PORT = 1024
@@ -46,8 +46,8 @@ def _explained(error: OSError, config: ServeConfig) -> UsageError:
     if error.errno == errno.EADDRINUSE:
         return UsageError(
             f"port {config.port} is taken by another program",
-            fix=f"Choose another, such as --port {config.port + 1 if config.port < 65_535 else 8265}, "
-            "or --port 0 for any that is free.",
+            fix=f"Choose another, such as {setting('port', config.port + 1 if config.port < 65_535 else 8265)}, "
+            f"or {setting('port', 0)} for any that is free.",
         )
     if error.errno in (errno.EACCES, errno.EPERM):
         return UsageError(

@@ -12,6 +12,7 @@ import time
 
 from vitrail.config import from_json
 from vitrail.config.serve import ServeConfig
+from vitrail.config.spelling import OPTIONS
 from vitrail.errors import VitrailError
 from vitrail.serving.engine import Engine
 from vitrail.serving.http.app import App
@@ -49,6 +50,8 @@ async def _run(listening: socket.socket, end: socket.socket, engine: type[Engine
     try:
         await server.run(accepts=first["accepts"], logs_access=first["logs_access"])
     except VitrailError as error:
+        # Shown to those who started it, at the command line.
+        error.spell(OPTIONS)
         control.tell(event="failed", message=str(error), exit_code=error.exit_code, is_sure=error.exit_code != _UNKNOWN)
         await control.told()
         return error.exit_code
