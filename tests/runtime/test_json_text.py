@@ -1,13 +1,14 @@
 """JSON that every editor reads, whatever names the system has."""
 
 import json
+import math
 import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitrail.runtime.json_text import json_text
+from vitrail.runtime.json_text import finite, json_text
 
 
 def test_letters_stay_as_they_are() -> None:
@@ -38,3 +39,11 @@ def test_everything_comes_back_from_bytes(value) -> None:
 def test_lines_when_asked_for() -> None:
     assert json_text([1, 2], indent=1) == "[\n 1,\n 2\n]"
     assert "\n" not in json_text({"a": "b\nc\udcff"})
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_does_not_know_become_null(value) -> None:
+    assert finite({"loss": value, "deep": [{"loss": value}, (1.5, "nan")]}) == {
+        "loss": None,
+        "deep": [{"loss": None}, [1.5, "nan"]],
+    }

@@ -471,7 +471,7 @@ def _tell_others(failures: Sequence[tuple[str, VitrailError]]) -> None:
 def _kept(place: int, measured: "Measured", device: str) -> Done:
     """What is needed later; the network itself is let go."""
     from vitrail.evaluation.evaluation import record_of
-    from vitrail.training.log import finite
+    from vitrail.runtime.json_text import finite
 
     subject = measured.subject
     record = {"place": place, **finite(record_of(measured)), "device": device}

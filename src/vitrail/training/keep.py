@@ -8,8 +8,8 @@ from vitrail.config import RunConfig, to_json
 from vitrail.data.sources.taught import lineage_of
 from vitrail.evaluation import Metrics
 from vitrail.models.masked import MaskedNetwork
+from vitrail.runtime.json_text import finite
 from vitrail.training.folder import RunFolder
-from vitrail.training.log import finite
 from vitrail.training.session import Session
 from vitrail.weights.checkpoint import Checkpoint
 from vitrail.weights.save import write_checkpoint

@@ -3,7 +3,6 @@
 import errno
 import itertools
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import Any
 
 from vitrail.errors import DataError, DiskError, notice
 from vitrail.runtime.atomic import atomic_file
-from vitrail.runtime.json_text import json_text
+from vitrail.runtime.json_text import finite, json_text
 from vitrail.runtime.lock import Hold
 from vitrail.training.folder import RunFolder
 
@@ -125,15 +124,6 @@ def _is_record(record: object, needs_numbers: bool) -> bool:
         return False
     numbers = _NUMBERS.get(str(record["event"]), ()) if needs_numbers else ()
     return all(isinstance(record.get(name, ""), int | float | None) for name in numbers)
-
-
-def finite(value: Any) -> Any:
-    """The value with every number that JSON cannot hold replaced by null."""
-    if isinstance(value, dict):
-        return {name: finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def is_finished(folder: RunFolder) -> bool:
