@@ -20,7 +20,8 @@ from vitrail.cli.live_state import Seen
 from vitrail.cli.live_view import View
 from vitrail.data.check import check, open_splits
 from vitrail.data.check.page import page
-from vitrail.training.log import Record, Watcher
+from vitrail.training.events import Event
+from vitrail.training.log import Watcher
 
 HERE = Path(__file__).parent
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -44,11 +45,11 @@ def record_demo(whole: Path, live_view: Path) -> None:
         seen = Seen(*arguments, **{name: value for name, value in named.items() if name != "history"})
         shown = []
 
-        def hear(record: Record) -> None:
-            seen.hear(record)
+        def hear(event: Event) -> None:
+            seen.hear(event)
             if not shown and seen.step >= 0.6 * seen.steps:
                 middle.print(View(seen))
-                shown.append(record)
+                shown.append(event)
 
         yield hear
         # Once and not as it moves: a picture holds every line that was ever printed.

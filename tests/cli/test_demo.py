@@ -21,7 +21,7 @@ from vitrail.cli.demo_pictures import cut, draw, letters_wide
 from vitrail.cli.main import VERBS
 from vitrail.evaluation import Predictions
 from vitrail.recipes import recipe
-from vitrail.training.log import Record
+from vitrail.training.events import Event, Stepped
 from vitrail.zoo.published import PUBLISHED
 
 
@@ -150,8 +150,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, capsys, monkeypatch:
 def stop_at(step: int):
     @contextmanager
     def watching(*_arguments, **_named) -> Iterator:
-        def hear(record: Record) -> None:
-            if record["event"] == "step" and record["step"] == step:
+        def hear(event: Event) -> None:
+            if event == Stepped(step=step):
                 os.kill(os.getpid(), signal.SIGINT)
 
         yield hear

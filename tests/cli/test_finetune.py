@@ -17,6 +17,7 @@ from vitrail.config import PRESETS, preset
 from vitrail.experiments import finetune
 from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
 from vitrail.experiments.finetune_start import read_start
+from vitrail.training.events import Event, Stepped
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.run import run
 
@@ -175,8 +176,8 @@ def test_ctrl_c_and_going_on(capsys, source: Path, data: Path, monkeypatch: pyte
     words = (source, "--data", data, "--rates", 0.01, 0.1, "--name", "mine", *QUICK)
 
     def interrupted(session, folder, **_):
-        def watch(record):
-            if record["event"] == "step" and session.config.optim.lr == 0.1:
+        def watch(event: Event) -> None:
+            if isinstance(event, Stepped) and session.config.optim.lr == 0.1:
                 os.kill(os.getpid(), signal.SIGINT)
 
         return run(session, folder, watch)

@@ -19,11 +19,25 @@ from vitrail.cli import live_state
 from vitrail.cli.live import print_events, watching
 from vitrail.cli.live_state import Seen
 from vitrail.cli.live_view import View, braille
+from vitrail.training.events import (
+    Done,
+    Evaluated,
+    Evaluating,
+    LengthSet,
+    Measuring,
+    MicroBatchHalved,
+    PieceDone,
+    RolledBack,
+    Saved,
+    Skipped,
+    Stepped,
+    Trained,
+    to_record,
+)
 
-SKIPPED = {"event": "skipped", "step": 1204, "reason": "loss or gradient is not finite"}
-ROLLBACK = {"event": "rollback", "step": 1000, "from": 1206, "rate_factor": 0.5}
-HALVED = {"event": "micro_batch", "step": 7, "from": 64, "micro_batch": 32}
-LENGTH = {"event": "length", "step": 30, "steps": 12345}
+SKIPPED = Skipped(step=1204, reason="loss or gradient is not finite")
+ROLLBACK = RolledBack(step=1000, before=1206, rate_factor=0.5)
+HALVED = MicroBatchHalved(step=7, before=64, micro_batch=32)
 SENTENCES = [
     (SKIPPED, "Step 1,204 was skipped: loss or gradient is not finite."),
     (
@@ -35,31 +49,29 @@ SENTENCES = [
         HALVED,
         "Memory ran out at step 7: 32 images at a time instead of 64 from here on, in batches as large as before.",
     ),
-    (LENGTH, "The time limit leaves room for 12,345 steps."),
-    ({**LENGTH, "steps": 30}, "The time limit is reached after step 30."),
+    (LengthSet(step=30, steps=12345), "The time limit leaves room for 12,345 steps."),
+    (LengthSet(step=30, steps=30), "The time limit is reached after step 30."),
 ]
 
 
-def trained(step: int, loss: float = 1.25, **values) -> dict:
-    record = {"event": "train", "step": step, "epoch": step / 20, "loss": loss, "accuracy": 0.625}
+def trained(step: int, loss: float = 1.25, **values) -> Trained:
+    seen = {"epoch": step / 20, "loss": loss, "accuracy": 0.625, "learning_rate": 0.0018, "gradient_norm": 0.8}
     speed = {"images_per_second": 3941.6, "data_wait": 0.0114, "seconds": 1.0}
-    return {**record, "learning_rate": 0.0018, "gradient_norm": 0.8, **speed, **values}
+    return Trained(step=step, **{**seen, **speed, **values})
 
 
-def evaluated(step: int, accuracy: float, is_best: bool = True) -> dict:
-    counted = {"images": 144, "accuracy": accuracy, "top5": 1.0, "loss": 1.0}
-    return {"event": "evaluated", "step": step, **counted, "is_best": is_best}
+def evaluated(step: int, accuracy: float, is_best: bool = True) -> Evaluated:
+    return Evaluated(step=step, images=144, accuracy=accuracy, top5=1.0, loss=1.0, is_best=is_best)
 
 
-def done(**values) -> dict:
+def done(split: str = "test") -> Done:
     metrics = {"images": 1359, "accuracy": 0.8133704, "top5": 1.0, "loss": 0.7}
-    record = {"event": "done", "step": 200, "split": "test", "metrics": metrics, "best": None, "seconds": 65.2}
-    return {**record, **values}
+    return Done(step=200, split=split, metrics=metrics, best=None, seconds=65.2)
 
 
 def updates(hear, first: int, last: int) -> None:
     for step in range(first, last + 1):
-        hear({"event": "step", "step": step})
+        hear(Stepped(step=step))
 
 
 def seen_of(title: str = "vit-digits", steps: int = 200, epochs: float = 10, start: int = 0, **counts) -> Seen:
@@ -113,7 +125,7 @@ def test_a_line_says_how_far_how_good_how_fast_and_how_long(capsys, clock):
         clock.now += 6
         updates(hear, 2, 61)
         hear(trained(61, loss=1.3449))
-        hear({"event": "evaluating", "step": 61, "images": 144})
+        hear(Evaluating(step=61, images=144))
         hear(evaluated(61, 0.7986))
     assert capsys.readouterr().out.splitlines() == [
         "vit-digits on digits",
@@ -126,7 +138,7 @@ def test_quick_epochs_get_a_line_every_five_seconds_and_the_last_is_not_lost(cap
     with watching("t", 200, 10) as hear:
         for step in range(1, 201):
             clock.now += 0.125
-            hear({"event": "step", "step": step})
+            hear(Stepped(step=step))
             if step % 2 == 0:
                 hear(trained(step, epoch=step))
             if step == 200:
@@ -149,7 +161,7 @@ def test_one_line_tells_the_epoch_and_its_evaluation(capsys, clock):
             hear(trained(20 * epoch))
             if epoch != 2:
                 clock.now += 2
-                hear({"event": "evaluating", "step": 20 * epoch, "images": 144})
+                hear(Evaluating(step=20 * epoch, images=144))
                 hear(evaluated(20 * epoch, 0.5))
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split("  ")[1] for line in lines] == ["step 20/200", "step 41/200", "step 60/200"]
@@ -160,11 +172,11 @@ def test_silence_is_broken_after_a_while_in_training_and_in_evaluation(capsys, c
     with watching("t", 10**6, 0.5, held_out=50_000) as hear:
         for step in range(1, 20_001):
             clock.now += 0.001
-            hear({"event": "step", "step": step})
+            hear(Stepped(step=step))
         assert capsys.readouterr().out.splitlines() == ["t", "epoch 0.01/0.5  step 15,000/1,000,000  0:16:25 left"]
         for _ in range(30):
             clock.now += 1
-            hear({"event": "evaluating", "step": 20_000, "images": 100})
+            hear(Evaluating(step=20_000, images=100))
     lines = capsys.readouterr().out.splitlines()
     assert [line.rsplit("  ")[-1] for line in lines] == [
         "evaluating 1,000/50,000 images",
@@ -176,7 +188,7 @@ def test_a_first_step_that_takes_long_is_told_piece_by_piece(capsys, clock):
     with watching("t", 100, 10) as hear:
         for piece in range(1, 5):
             clock.now += 20
-            hear({"event": "piece", "step": 1, "images": 16 * piece, "of": 512})
+            hear(PieceDone(step=1, images=16 * piece, of=512))
     assert capsys.readouterr().out.splitlines() == [
         "t",
         "epoch 0/10  step 0/100  16 of 512 images of step 1",
@@ -190,47 +202,46 @@ def test_a_first_step_that_begins_again_in_smaller_pieces_is_not_over_before_it_
     seen = seen_of()
     for images in (256, 128):
         clock.now += 20
-        seen.hear({"event": "piece", "step": 1, "images": images, "of": 512})
+        seen.hear(PieceDone(step=1, images=images, of=512))
     assert seen.seconds_left() is None
 
 
 def test_a_view_of_the_first_step_says_how_far_it_is():
     seen = seen_of()
     assert "preparing the first step" in rendered(seen)[-1]
-    seen.hear({"event": "piece", "step": 1, "images": 16, "of": 512})
+    seen.hear(PieceDone(step=1, images=16, of=512))
     assert "16 of 512 images of step 1" in rendered(seen)[-1]
     updates(seen.hear, 1, 1)
     assert "images of step" not in "".join(rendered(seen))
 
 
-@pytest.mark.parametrize(("record", "wanted"), SENTENCES)
-def test_events_are_sentences(capsys, record, wanted):
-    print_events(record)
+@pytest.mark.parametrize(("event", "wanted"), SENTENCES)
+def test_events_are_sentences(capsys, event, wanted):
+    print_events(event)
     assert capsys.readouterr().out == wanted + "\n"
     with watching("t", 20_000, 10) as hear:
-        hear(record)
+        hear(event)
         assert capsys.readouterr().out.splitlines() == ["t", wanted]
 
 
-def test_expected_records_are_not_events(capsys):
-    for record in [{"event": "step", "step": 1}, trained(10), evaluated(20, 0.5), {"event": "saved", "step": 20}]:
-        print_events(record)
-    for record in [{"event": "testing", "images": 64}, done()]:
-        print_events(record)
+def test_what_was_expected_is_not_told(capsys):
+    expected = [Stepped(step=1), trained(10), evaluated(20, 0.5), Saved(step=20), Measuring(step=200, images=64)]
+    for event in [*expected, done()]:
+        print_events(event)
     assert capsys.readouterr().out == ""
 
 
 def test_a_save_is_told_only_when_nothing_else_explains_it(capsys):
     with watching("t", 20_000, 10) as hear:
-        hear({"event": "saved", "step": 0})
+        hear(Saved(step=0))
         updates(hear, 1, 20)
         hear(evaluated(20, 0.5))
-        hear({"event": "saved", "step": 20})
+        hear(Saved(step=20))
         hear(HALVED)
         hear(trained(7))
-        hear({"event": "saved", "step": 7})
+        hear(Saved(step=7))
         assert "Saved" not in capsys.readouterr().out
-        hear({"event": "saved", "step": 1234})
+        hear(Saved(step=1234))
         assert capsys.readouterr().out == "Saved at step 1,234.\n"
 
 
@@ -261,9 +272,9 @@ def test_a_reader_that_has_gone_does_not_end_the_run(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Gone())
     heard = []
     with watching("t", 20_000, 10) as hear:
-        for record in [SKIPPED, trained(20), evaluated(20, 0.5), done()]:
-            hear(record)
-            heard.append(record)
+        for event in [SKIPPED, trained(20), evaluated(20, 0.5), done()]:
+            hear(event)
+            heard.append(event)
     assert len(heard) == 4
 
 
@@ -300,19 +311,17 @@ def full_state(title: str = "vit-digits", **counts) -> Seen:
     for step in range(100_000, 1_000_000, 100_000):
         seen.hear(evaluated(step, step / 1_200_000))
     seen.hear(SKIPPED)
-    seen.hear({"event": "saved", "step": 999_999})
+    seen.hear(Saved(step=999_999))
     seen._begin -= 200_000
     return seen
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 61, 80, 100, 200])
-@pytest.mark.parametrize("phase", ["training", "evaluating", "testing", "done"])
-def test_the_view_fits(width, phase):
+@pytest.mark.parametrize("last", [None, Evaluating(step=1, images=64), Measuring(step=1, images=64), done()])
+def test_the_view_fits(width, last):
     seen = full_state("vit-b16 on " + "아주 긴 이름의 데이터 [bold]" * 10)
-    if phase == "done":
-        seen.hear(done())
-    elif phase != "training":
-        seen.hear({"event": phase, "step": 1, "images": 64})
+    if last is not None:
+        seen.hear(last)
     lines = rendered(seen, width=width)
     assert len(lines) <= (12 if width >= 60 else 18)
     assert all(Console().measure(line).maximum <= width for line in lines)
@@ -335,7 +344,7 @@ def test_the_view_shows_the_numbers():
 
 def test_the_view_before_anything_has_happened():
     seen = seen_of()
-    seen.hear({"event": "saved", "step": 0})
+    seen.hear(Saved(step=0))
     lines = rendered(seen)
     assert lines[0] == "vit-digits"
     assert lines[2].startswith("step 0/200   epoch 0/10   time 0:00:00")
@@ -347,20 +356,20 @@ def test_an_evaluation_has_a_bar_that_starts_anew():
     seen = seen_of()
     for _ in range(2):
         updates(seen.hear, 1, 2)
-        seen.hear({"event": "evaluating", "step": 2, "images": 72})
+        seen.hear(Evaluating(step=2, images=72))
         line = rendered(seen)[-1]
         assert line.endswith(" evaluating 72/144 images")
         bar = line.removesuffix(" evaluating 72/144 images")
         assert abs(bar.count("━") - len(bar) / 2) <= 1
         seen.hear(evaluated(2, 0.5))
         assert "evaluating" not in rendered(seen)[-1]
-    seen.hear({"event": "testing", "images": 359})
+    seen.hear(Measuring(step=200, images=359))
     assert rendered(seen)[-1].endswith("━ measuring the kept model on 359/359 images")
 
 
 def test_an_evaluation_of_unknown_size_has_a_count():
     seen = seen_of(held_out=0, test=0)
-    seen.hear({"event": "evaluating", "step": 2, "images": 72})
+    seen.hear(Evaluating(step=2, images=72))
     assert rendered(seen)[-1].endswith("─ evaluating 72 images")
 
 
@@ -406,14 +415,16 @@ def test_a_rollback_forgets_what_is_done_again():
 def test_a_new_length_changes_steps_and_epochs():
     seen = seen_of(steps=200, epochs=10)
     updates(seen.hear, 1, 20)
-    seen.hear({"event": "length", "step": 20, "steps": 50})
+    seen.hear(LengthSet(step=20, steps=50))
     assert "step 20/50   epoch 1/2.5" in rendered(seen)[2]
 
 
 def test_history_draws_the_curves_up_to_where_the_run_goes_on():
     seen = seen_of(start=40)
-    records = [trained(20), evaluated(20, 0.75), trained(40), evaluated(40, 0.5, is_best=False), SKIPPED]
-    seen.remember([*records, trained(60), evaluated(60, 0.9), done()])
+    before = [trained(20), evaluated(20, 0.75), trained(40), evaluated(40, 0.5, is_best=False), SKIPPED]
+    after = [trained(60), evaluated(60, 0.9), done()]
+    strange = [{"event": "moved", "step": 1}, {"event": "train", "step": 30}]
+    seen.remember([*strange, *map(to_record, [*before, *after])])
     assert [step for step, _ in seen.losses] == [20, 40]
     assert not seen.news
     text = "\n".join(rendered(seen))
@@ -444,12 +455,12 @@ def test_curves():
 
 def cost_of_an_update(hear) -> float:
     """In calls of a function that does nothing, by the clock of this thread: neither speed nor load of the machine."""
-    record = {"event": "step", "step": 5}
+    event = Stepped(step=5)
 
     def seconds(function) -> float:
-        return min(timeit.repeat(lambda: function(record), number=2000, repeat=5, timer=time.thread_time))
+        return min(timeit.repeat(lambda: function(event), number=2000, repeat=5, timer=time.thread_time))
 
-    return seconds(hear) / seconds(lambda _record: None)
+    return seconds(hear) / seconds(lambda _event: None)
 
 
 def test_an_update_costs_next_to_nothing_on_a_terminal(terminal):
@@ -492,8 +503,8 @@ def test_a_blocked_terminal_does_not_hold_training_up(terminal, monkeypatch):
     with watching("t", 200, 10) as hear:
         assert is_blocked.wait(10)
         begin = time.monotonic()
-        for record in [SKIPPED, HALVED, trained(20), evaluated(20, 0.5), {"event": "saved", "step": 20}]:
-            hear(record)
+        for event in [SKIPPED, HALVED, trained(20), evaluated(20, 0.5), Saved(step=20)]:
+            hear(event)
         assert time.monotonic() - begin < 10
         may_go_on.set()
     assert "was skipped" in terminal.getvalue()
@@ -525,10 +536,11 @@ SCRIPT = """
 import os, sys, time
 from rich.file_proxy import FileProxy
 from vitrail.cli.live import watching
+from vitrail.training.events import Done, Evaluated, Skipped, Stepped
 
 with watching("on a real terminal", 40, 2, held_out=8) as hear:
     for step in range(1, 41):
-        hear({"event": "step", "step": step})
+        hear(Stepped(step=step))
         time.sleep(0.02)
     assert isinstance(sys.stderr, FileProxy)
     print("note: from the run", file=sys.stderr)
@@ -537,9 +549,9 @@ with watching("on a real terminal", 40, 2, held_out=8) as hear:
         print("from a worker", file=sys.stderr, flush=True)
         os._exit(3 if isinstance(sys.stderr, FileProxy) else 0)
     assert os.waitpid(worker, 0)[1] == 0
-    hear({"event": "skipped", "step": 39, "reason": "loss or gradient is not finite"})
-    hear({"event": "evaluated", "step": 40, "images": 8, "accuracy": 0.875, "top5": 1.0, "loss": 1.0, "is_best": True})
-    hear({"event": "done", "step": 40, "split": None, "metrics": None, "best": None, "seconds": 1.0})
+    hear(Skipped(step=39, reason="loss or gradient is not finite"))
+    hear(Evaluated(step=40, images=8, accuracy=0.875, top5=1.0, loss=1.0, is_best=True))
+    hear(Done(step=40, split=None, metrics=None, best=None, seconds=1.0))
 print("afterwards")
 """
 

@@ -1,45 +1,50 @@
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from vitrail.cli.trackers import scalars, several, tracking
+from vitrail.cli.trackers import several, tracking
 from vitrail.errors import Notice, UsageError
+from vitrail.training.events import (
+    Done,
+    Evaluated,
+    Evaluating,
+    LengthSet,
+    Measuring,
+    MicroBatchHalved,
+    RolledBack,
+    Saved,
+    Skipped,
+    Stepped,
+    Trained,
+)
 
-TRAIN = {
-    "event": "train",
-    "step": 10,
-    "epoch": 0.5,
-    "loss": 2.25,
-    "accuracy": 0.125,
-    "learning_rate": 0.5,
-    "gradient_norm": 1.0,
-    "images_per_second": 4096.0,
-    "data_wait": 0.25,
-    "seconds": 1.0,
-}
-EVALUATED = {
-    "event": "evaluated",
-    "step": 20,
-    "images": 8,
-    "accuracy": 0.75,
-    "top5": 1.0,
-    "loss": 1.5,
-    "is_best": True,
-}
+TRAINED = Trained(
+    step=10,
+    epoch=0.5,
+    loss=2.25,
+    accuracy=0.125,
+    learning_rate=0.5,
+    gradient_norm=1.0,
+    images_per_second=4096.0,
+    data_wait=0.25,
+    seconds=1.0,
+)
+EVALUATED = Evaluated(step=20, images=8, accuracy=0.75, top5=1.0, loss=1.5, is_best=True)
 METRICS = {"images": 8, "accuracy": 0.5, "top5": 1.0, "loss": 1.0}
-DONE = {"event": "done", "step": 30, "split": "test", "metrics": METRICS, "best": None, "seconds": 3.0}
+DONE = Done(step=30, split="test", metrics=METRICS, best=None, seconds=3.0)
 SILENT = [
-    {"event": "step", "step": 1},
-    {"event": "evaluating", "step": 1, "images": 4},
-    {"event": "testing", "images": 4},
-    {"event": "saved", "step": 1},
-    {"event": "skipped", "step": 1, "reason": "loss or gradient is not finite"},
-    {"event": "micro_batch", "step": 1, "from": 4, "micro_batch": 2},
-    {"event": "length", "step": 1, "steps": 30},
-    {**DONE, "split": None, "metrics": None},
-    {**DONE, "split": "held_out"},
+    Stepped(step=1),
+    Evaluating(step=1, images=4),
+    Measuring(step=1, images=4),
+    Saved(step=1),
+    Skipped(step=1, reason="loss or gradient is not finite"),
+    MicroBatchHalved(step=1, before=4, micro_batch=2),
+    LengthSet(step=1, steps=30),
+    replace(DONE, split=None, metrics=None),
+    replace(DONE, split="held_out"),
 ]
 WANTED = {
     "train/loss": (10, 2.25),
@@ -97,15 +102,15 @@ def read_events(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def test_no_tracker_writes_nothing(tmp_path):
     with tracking(None, tmp_path, {}) as watcher:
-        watcher(TRAIN)
+        watcher(TRAINED)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tensorboard_reads_back_what_was_tracked(tmp_path):
     pytest.importorskip("tensorboard")
     with tracking("tensorboard", tmp_path, {"train": {"batch_size": 64}}) as watcher:
-        for record in [*SILENT, TRAIN, EVALUATED, DONE]:
-            watcher(record)
+        for event in [*SILENT, TRAINED, EVALUATED, DONE]:
+            watcher(event)
     assert read_events(tmp_path) == {name: [point] for name, point in WANTED.items()}
     assert any(b"batch_size" in path.read_bytes() for path in tmp_path.iterdir())
 
@@ -114,20 +119,20 @@ def test_tensorboard_hides_what_is_done_again(tmp_path):
     pytest.importorskip("tensorboard")
     with tracking("tensorboard", tmp_path, {}) as watcher:
         for step in (10, 20, 30):
-            watcher({**TRAIN, "step": step, "loss": float(step)})
-        watcher({"event": "rollback", "step": 20, "from": 33, "rate_factor": 0.5})
-        watcher({**TRAIN, "step": 30, "loss": 3.0})
-        watcher({**TRAIN, "step": 40, "loss": 4.0})
+            watcher(replace(TRAINED, step=step, loss=float(step)))
+        watcher(RolledBack(step=20, before=33, rate_factor=0.5))
+        watcher(replace(TRAINED, step=30, loss=3.0))
+        watcher(replace(TRAINED, step=40, loss=4.0))
     assert read_events(tmp_path)["train/loss"] == [(10, 10.0), (20, 20.0), (30, 3.0), (40, 4.0)]
     with tracking("tensorboard", tmp_path, {}, step=30) as watcher:
-        watcher({**TRAIN, "step": 40, "loss": 0.5})
+        watcher(replace(TRAINED, step=40, loss=0.5))
     assert read_events(tmp_path)["train/loss"] == [(10, 10.0), (20, 20.0), (30, 3.0), (40, 0.5)]
 
 
 def test_wandb_gets_the_same_scalars(tmp_path, wandb):
     with tracking("wandb", tmp_path / "vit-digits", {"seed": 3}) as watcher:
-        for record in [*SILENT, TRAIN, EVALUATED, DONE]:
-            watcher(record)
+        for event in [*SILENT, TRAINED, EVALUATED, DONE]:
+            watcher(event)
         assert wandb.run.ended_by == "not yet"
     assert wandb.run.ended_by is None
     found = {name: (row["step"], row[name]) for row in wandb.run.logged for name in row if name != "step"}
@@ -188,18 +193,14 @@ def test_a_tracker_that_fails_is_told_once_and_the_run_goes_on(tmp_path, wandb):
     wandb.run.log = log
     with tracking("wandb", tmp_path, {}) as watcher:
         with pytest.warns(Notice, match=r"wandb failed \(.*No space left on device\), so nothing more is tracked"):
-            watcher(TRAIN)
+            watcher(TRAINED)
         watcher(EVALUATED)
     assert len(calls) == 1
 
 
 def test_several_tells_all_in_their_order():
     heard = []
-    tell = several(lambda record: heard.append(("a", record)), lambda record: heard.append(("b", record)))
-    tell(TRAIN)
-    assert heard == [("a", TRAIN), ("b", TRAIN)]
-    several()(TRAIN)
-
-
-def test_a_record_of_an_unknown_kind_has_no_scalars():
-    assert scalars({"event": "something new", "step": 3}) == {}
+    tell = several(lambda event: heard.append(("a", event)), lambda event: heard.append(("b", event)))
+    tell(TRAINED)
+    assert heard == [("a", TRAINED), ("b", TRAINED)]
+    several()(TRAINED)

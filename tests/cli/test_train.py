@@ -23,6 +23,7 @@ from vitrail.data import open_data
 from vitrail.data.sources.files import Files
 from vitrail.recipes import masked, recipe, small
 from vitrail.training import checkpoint as checkpoints
+from vitrail.training.events import Event, Stepped
 from vitrail.training.folder import RunFolder, RunRecord, read_run
 from vitrail.training.run import run
 
@@ -94,8 +95,8 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """From now on a run hears Ctrl-C after a step."""
 
     def stopped(session, folder, **_):
-        def watch(record) -> None:
-            if record["event"] == "step" and record["step"] == step:
+        def watch(event: Event) -> None:
+            if event == Stepped(step=step):
                 os.kill(os.getpid(), signal.SIGINT)
 
         return run(session, folder, watch)

@@ -39,6 +39,7 @@ from vitrail.errors import Notice, UsageError
 from vitrail.runtime.processes import ALONE
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training import estimate, start
+from vitrail.training.events import Stepped
 from vitrail.training.folder import RunFolder
 from vitrail.training.sources import RunData, open_run_data
 
@@ -247,7 +248,7 @@ def stopped(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was killed in its second epoch."""
     folder = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.raises(Crash):
-        trained(started(config(images, epochs=3), folder), folder, crash_at("step", 5))
+        trained(started(config(images, epochs=3), folder), folder, crash_at(Stepped, 5))
     assert len(checkpoints.listed(folder / "checkpoints")) == 2
     return folder
 

@@ -18,6 +18,7 @@ from vitrail.cli import finetuning, main, transfer, transfer_look
 from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
 from vitrail.runtime.lock import only_one
 from vitrail.training.divergence import Diverged
+from vitrail.training.events import Event, Stepped
 from vitrail.training.run import run
 
 QUICK = ("--steps", 2, "--lr", 0.1, "--batch-size", 16, "--device", "cpu", "--workers", 0)
@@ -143,8 +144,8 @@ def test_one_that_fails_takes_nothing_with_it(capsys, source: Path, birds: Path,
 
 def test_ctrl_c_and_going_on(capsys, source: Path, birds: Path, trees: Path, monkeypatch):
     def interrupted(session, folder, **_):
-        def watch(record):
-            if record["event"] == "step" and "trees" in str(folder.path):
+        def watch(event: Event) -> None:
+            if isinstance(event, Stepped) and "trees" in str(folder.path):
                 os.kill(os.getpid(), signal.SIGINT)
 
         return run(session, folder, watch)

@@ -13,6 +13,7 @@ from tests.training.tiny_run import make_images
 
 from vitrail.cli import finetuning, main
 from vitrail.data.vtab.tasks import TASKS
+from vitrail.training.events import Event, Stepped
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.run import run
 
@@ -28,7 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for split, count in (("train", 8), ("val", 3), ("test", 2)):
         make_images(tmp_path / "data" / "vtab" / "kitti-distance" / split, per_class=count)
     monkeypatch.setattr(
-        finetuning, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _record: None)
+        finetuning, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _event: None)
     )
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -125,8 +126,8 @@ def test_augreg_keeps_the_length_that_was_best_on_val(capsys):
 
 def test_stopped_and_gone_on_with(capsys, monkeypatch):
     def stopped(session, folder, **_):
-        def watch(record: dict) -> None:
-            if record["event"] == "step" and record["step"] == 1:
+        def watch(event: Event) -> None:
+            if event == Stepped(step=1):
                 os.kill(os.getpid(), signal.SIGINT)
 
         return run(session, folder, watch)

@@ -30,6 +30,7 @@ from vitrail.experiments.finetune import Finetuning
 from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
 from vitrail.experiments.finetune_plan import Plan, PlannedRun
 from vitrail.experiments.finetune_start import read_start
+from vitrail.training.events import Event, Stepped
 from vitrail.training.finish import Outcome
 from vitrail.training.folder import RunFolder
 from vitrail.training.run import run
@@ -104,8 +105,8 @@ def config(source: Path, data: Path, held_out: float | None = 0.2, **train: obje
     )
 
 
-Watch = Callable[[PlannedRun, dict], None]
-"""Is told the records of every run."""
+Watch = Callable[[PlannedRun, Event], None]
+"""Is told the events of every run."""
 
 
 def carried_out(plan: Plan | None, folder: Path, watch: Watch | None = None, seen: list[Session] | None = None):
@@ -114,7 +115,7 @@ def carried_out(plan: Plan | None, folder: Path, watch: Watch | None = None, see
     def train(session: Session, run_folder: RunFolder, planned: PlannedRun) -> Outcome:
         if seen is not None:
             seen.append(session)
-        return run(session, run_folder, lambda record: watch(planned, record) if watch else None)
+        return run(session, run_folder, lambda event: watch(planned, event) if watch else None)
 
     place = FinetuneFolder(folder)
     return Finetuning(plan or read_plan(place), place, CPU, quietly, train).run()
@@ -123,8 +124,8 @@ def carried_out(plan: Plan | None, folder: Path, watch: Watch | None = None, see
 def stopping_at(name: str, step: int) -> Watch:
     """Someone presses Ctrl-C in the run of this folder, after this step."""
 
-    def watch(planned: PlannedRun, record: dict) -> None:
-        if planned.folder == name and record["event"] == "step" and record["step"] == step:
+    def watch(planned: PlannedRun, event: Event) -> None:
+        if planned.folder == name and event == Stepped(step=step):
             os.kill(os.getpid(), signal.SIGINT)
 
     return watch

@@ -62,7 +62,7 @@ def unwatched(_what: str, _total: int) -> Iterator[Callable[[int], None]]:
     yield lambda _done: None
 
 
-def carried_out(folder: Path, made: Plan | None = None, watcher: Watcher = lambda _record: None, **more: Any) -> Result:
+def carried_out(folder: Path, made: Plan | None = None, watcher: Watcher = lambda _event: None, **more: Any) -> Result:
     """A plan that begins, or the one in the folder that goes on."""
     where = SelftrainFolder(folder)
     if made is not None:

@@ -21,6 +21,7 @@ from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
 from vitrail.experiments.finetune_plan import Plan, Splits, make_plan
 from vitrail.experiments.finetune_result import read_result
 from vitrail.training.divergence import Diverged
+from vitrail.training.events import Event, Stepped
 from vitrail.training.finish import Outcome
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.log import read_log
@@ -119,7 +120,7 @@ def test_what_is_learnt_from_and_what_is_not(source: Path, data: Path, tmp_path:
                 yield batch
 
         session.batches = recorded  # type: ignore[method-assign]
-        return run(session, folder, lambda _record: None)
+        return run(session, folder, lambda _event: None)
 
     folder = FinetuneFolder(tmp_path / "run")
     Finetuning(two_rates(source, data), folder, torch.device("cpu"), quietly, train).run()
@@ -184,9 +185,9 @@ def test_a_stop_anywhere_goes_on_to_the_same_result(
     assert not (folder / "result.json").exists()
     begun: list[tuple[str, int]] = []
 
-    def watch(planned, record):
-        if record["event"] == "step":
-            begun.append((planned.folder, record["step"]))
+    def watch(planned, event: Event) -> None:
+        if isinstance(event, Stepped):
+            begun.append((planned.folder, event.step))
 
     carried_out(None, folder, watch)
     assert begun[0] == (name, step + 1)
@@ -198,7 +199,7 @@ def test_a_stop_anywhere_goes_on_to_the_same_result(
 
 def test_a_stop_between_two_runs(unbroken: Path, source: Path, data: Path, tmp_path: Path):
     def train(session: Session, folder: RunFolder, _planned: object) -> Outcome:
-        outcome = run(session, folder, lambda _record: None)
+        outcome = run(session, folder, lambda _event: None)
         os.kill(os.getpid(), signal.SIGTERM)
         return outcome
 
@@ -291,7 +292,7 @@ def test_the_head_is_zero_at_first_and_kept_for_the_same_classes(source: Path, d
 
         def train(session: Session, folder: RunFolder, _planned: object) -> Outcome:
             heads.append(session.model.state_dict()["head.weight"].clone())
-            return run(session, folder, lambda _record: None)
+            return run(session, folder, lambda _event: None)
 
         plan = make_plan(config(start, data, steps=1), rates=(0.1,), seeds=1, splits=TEST)
         place = FinetuneFolder(tmp_path / f"run-{start.name}")

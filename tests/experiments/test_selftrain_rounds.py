@@ -20,6 +20,7 @@ from vitrail.experiments import selftrain_rounds
 from vitrail.experiments.selftrain_folder import SelftrainFolder, write_plan
 from vitrail.experiments.selftrain_result import read_result
 from vitrail.reports.story import gather
+from vitrail.training.events import Evaluating, Stepped
 from vitrail.weights.load import load_model, read_checkpoint
 
 
@@ -116,13 +117,13 @@ def test_going_on_from_anywhere_is_exact(unbroken, place, tmp_path, monkeypatch)
         with pytest.raises(Crash):
             carried_out(folder, made)
     with pytest.raises(Crash):
-        carried_out(folder, watcher=crash_at("step", 3))
+        carried_out(folder, watcher=crash_at(Stepped, 3))
     with monkeypatch.context() as patch:
         patch.setattr(selftrain_rounds, "keep_last", broken)
         with pytest.raises(Crash):
             carried_out(folder)
     with pytest.raises(Crash):
-        carried_out(folder, watcher=crash_at("evaluating", 4))
+        carried_out(folder, watcher=crash_at(Evaluating, 4))
     with monkeypatch.context() as patch:
         # Of the last round, after which nobody would come to it again.
         patch.setattr(selftrain_rounds, "keep_last", broken)
@@ -155,7 +156,7 @@ def test_a_student_run_resumes_to_the_last_bit(place, tmp_path) -> None:
     shutil.rmtree(tmp_path / "b" / "taught-1")
     (tmp_path / "b" / "taught-1").symlink_to(tmp_path / "a" / "taught-1")
     with pytest.raises(Crash):
-        carried_out(tmp_path / "b", watcher=crash_at("step", 4))
+        carried_out(tmp_path / "b", watcher=crash_at(Stepped, 4))
     carried_out(tmp_path / "b")
     for name in ("a", "b"):
         model = tmp_path / name / "round-1/model/model.safetensors"
@@ -186,7 +187,7 @@ def test_a_class_without_taught_images_is_told(place, tmp_path) -> None:
 def test_a_folder_that_was_moved_goes_on_in_the_middle_of_a_round(unbroken, place, tmp_path) -> None:
     old, new = tmp_path / "self", tmp_path / "elsewhere" / "other"
     with pytest.raises(Crash):
-        carried_out(old, plan(place / "teacher", place / "labelled", place / "loose", rounds=2), crash_at("step", 4))
+        carried_out(old, plan(place / "teacher", place / "labelled", place / "loose", rounds=2), crash_at(Stepped, 4))
     new.parent.mkdir()
     shutil.move(old, new)
     # What is at the old place now is something else.

@@ -89,7 +89,7 @@ class Train:
 
     def __call__(self, processes: Processes, connection: Connection) -> None:
         session = self.session(processes)
-        watcher = self.setup(session, connection) if self.setup else lambda _record: None
+        watcher = self.setup(session, connection) if self.setup else lambda _event: None
         run(session, RunFolder(self.folder), watcher)
 
 

@@ -150,7 +150,7 @@ def kill_in_run(session: Session, connection: Connection, number: int, folder: P
         running.finish = finish_and_be_killed  # type: ignore[assignment]
     else:
         kill_at_call(number, folder)
-    return lambda _record: None
+    return lambda _event: None
 
 
 def kill_run_at_every_call(images: Path, tmp_path: Path, from_finish: bool) -> int:

@@ -37,6 +37,7 @@ from vitrail.errors import DataError, Notice, UsageError
 from vitrail.runtime.lock import only_one
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training import start
+from vitrail.training.events import Event, Saved
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.log import Watcher
 from vitrail.training.session import Session
@@ -119,7 +120,7 @@ def test_files_that_vanish_in_the_middle(how, workers, own_images, tmp_path):
     trained(started(config(own_images, epochs=4), wanted), wanted)
     session = started(config(own_images, epochs=4, workers=workers), folder)
     with pytest.warns(Notice, match="is saved"), pytest.raises(DataError) as caught:
-        trained(session, folder, lambda record: vanish(own_images, how) if record["step"] == 8 else None)
+        trained(session, folder, lambda event: vanish(own_images, how) if event.step == 8 else None)
     assert caught.value.exit_code == 3
     assert str(own_images) in str(caught.value)
     assert ".png" in str(caught.value)
@@ -138,8 +139,8 @@ def test_an_image_that_another_takes_the_place_of_is_noticed(how, workers, own_i
     folder = tmp_path / "run"
     session = started(config(own_images, epochs=4, workers=workers), folder)
 
-    def replace_all(record) -> None:
-        if record["step"] == 8:
+    def replace_all(event: Event) -> None:
+        if event.step == 8:
             for number, path in enumerate(sorted(own_images.rglob("*.png"))):
                 side = 12 if how == "the same size" else 16
                 size = path.stat().st_size
@@ -166,8 +167,8 @@ def test_images_that_are_only_touched_stop_no_run(workers, own_images, tmp_path)
     wanted, folder = tmp_path / "wanted", tmp_path / "run"
     trained(started(config(own_images, epochs=4), wanted), wanted)
 
-    def touch_all(record) -> None:
-        if record.get("step") == 8:
+    def touch_all(event: Event) -> None:
+        if event.step == 8:
             for path in own_images.rglob("*.png"):
                 os.utime(path, (1, 1))
 
@@ -179,7 +180,7 @@ def test_what_was_computed_before_a_file_vanished_is_saved(own_images, tmp_path)
     folder = tmp_path / "run"
     session = started(config(own_images, epochs=4), folder)
     with pytest.warns(Notice, match="Everything up to step 9 is saved"), pytest.raises(DataError):
-        trained(session, folder, lambda record: vanish(own_images, "deleted") if record["step"] == 9 else None)
+        trained(session, folder, lambda event: vanish(own_images, "deleted") if event.step == 9 else None)
     assert checkpoints.newest(folder / "checkpoints").state["step"] == 9
 
 
@@ -204,7 +205,7 @@ def test_a_file_that_is_gone_for_a_moment(own_images, tmp_path, monkeypatch):
 @pytest.fixture
 def stopped_run(own_images, tmp_path) -> Path:
     with pytest.raises(Crash):
-        trained(started(config(own_images, epochs=4), tmp_path / "run"), tmp_path / "run", crash_at("saved", 6))
+        trained(started(config(own_images, epochs=4), tmp_path / "run"), tmp_path / "run", crash_at(Saved, 6))
     return tmp_path / "run"
 
 
@@ -272,7 +273,7 @@ def test_images_to_measure_on_that_changed(tmp_path):
     settings = config(tmp_path / "images", epochs=4)
     settings = dataclasses.replace(settings, data=dataclasses.replace(settings.data, held_out=None))
     with pytest.raises(Crash):
-        trained(started(settings, tmp_path / "run"), tmp_path / "run", crash_at("saved", 6))
+        trained(started(settings, tmp_path / "run"), tmp_path / "run", crash_at(Saved, 6))
     (tmp_path / "images" / "val" / "ant" / "000.png").unlink()
     with pytest.raises(UsageError, match=r"16 .* 15"):
         resumed(tmp_path / "run")
@@ -294,7 +295,7 @@ def harm_worker(session: Session, connection: Connection, how: signal.Signals) -
         return read(self, index)
 
     Files.read = harmful  # type: ignore[method-assign]
-    return lambda _record: time.sleep(0.1)
+    return lambda _event: time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +338,7 @@ def test_another_torch_is_recorded_and_no_obstacle(images, tmp_path, monkeypatch
     folder = tmp_path / "run"
     monkeypatch.setattr(start, "versions", lambda _model: {"torch": "9.9.9", "vitrail": "0"})
     with pytest.raises(Crash):
-        trained(started(config(images), folder), folder, crash_at("saved", 6))
+        trained(started(config(images), folder), folder, crash_at(Saved, 6))
     monkeypatch.undo()
     assert read_run(RunFolder(folder)).versions["torch"] == "9.9.9" != torch.__version__
     assert trained(resumed(folder), folder).progress.step == 11

@@ -19,6 +19,7 @@ from vitrail.config import RunConfig
 from vitrail.errors import DiskError, Notice, VitrailError
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training import run as running
+from vitrail.training.events import Stepped
 from vitrail.training.log import Log
 from vitrail.weights import safetensors_file
 
@@ -111,7 +112,7 @@ def fails_from_step_8(failing: Callable[[pytest.MonkeyPatch], None], images: Pat
         trained(
             started(settings, came),
             came,
-            lambda record: failing(patch) if (record["event"], record["step"]) == ("step", 8) else None,
+            lambda event: failing(patch) if event == Stepped(step=8) else None,
         )
     assert caught.value.exit_code == 5
     assert str(came) in str(caught.value)

@@ -18,6 +18,7 @@ from tests.training.tiny_run import (
 )
 
 from vitrail.config import AugmentConfig, RunConfig
+from vitrail.training.events import MicroBatchHalved, Saved, Stepped
 from vitrail.training.memory import OutOfMemory
 from vitrail.training.session import Session
 
@@ -79,8 +80,8 @@ def test_in_the_middle_of_a_run_no_loss_is_forgotten(log_every, images, tmp_path
 @pytest.mark.parametrize(
     "moment",
     [
-        ("micro_batch", 3),
-        *(pytest.param(moment, marks=pytest.mark.slow) for moment in [("saved", 3), ("step", 4), ("step", 9)]),
+        (MicroBatchHalved, 3),
+        *(pytest.param(moment, marks=pytest.mark.slow) for moment in [(Saved, 3), (Stepped, 4), (Stepped, 9)]),
     ],
 )
 def test_the_halving_is_replayed(moment, images, tmp_path):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vitrail.config import ConvLayerConfig, ConvStemConfig, RunConfig
 from vitrail.training.divergence import Diverged
+from vitrail.training.events import Event, RolledBack, Saved, Stepped
 from vitrail.training.objective import build_objective
 from vitrail.training.session import Session
 
@@ -50,10 +51,10 @@ def states(session: Session, folder: Path) -> dict[int, dict[str, Tensor]]:
     """Every tensor of the run after each of its steps."""
     seen = {}
 
-    def watch(record) -> None:
-        if record["event"] == "step":
+    def watch(event: Event) -> None:
+        if isinstance(event, Stepped):
             groups = session.tensors()
-            seen[record["step"]] = {f"{kind}/{name}": t.clone() for kind in groups for name, t in groups[kind].items()}
+            seen[event.step] = {f"{kind}/{name}": t.clone() for kind in groups for name, t in groups[kind].items()}
 
     trained(session, folder, watch)
     return seen
@@ -98,7 +99,7 @@ def test_three_in_a_row_send_the_run_back_with_half_the_rate(images, tmp_path):
     assert all(events(path, "done")[0]["metrics"]["accuracy"] > 0.5 for path in (folder, plain))
 
 
-@pytest.mark.parametrize("moment", [("rollback", 6), ("saved", 6), ("step", 7), ("step", 10), ("saved", 11)])
+@pytest.mark.parametrize("moment", [(RolledBack, 6), (Saved, 6), (Stepped, 7), (Stepped, 10), (Saved, 11)])
 def test_a_kill_after_a_return_is_exact(moment, images, tmp_path):
     settings = config(images, epochs=3, average=0.9, micro_batch=4)
     spoiled = lambda now: now.progress.step >= 8 and now.progress.rate_factor == 1  # noqa: E731
@@ -106,9 +107,9 @@ def test_a_kill_after_a_return_is_exact(moment, images, tmp_path):
     trained(begun(settings, wanted, spoiled), wanted)
     session = begun(settings, came, spoiled)
 
-    def watch(record) -> None:
-        if session.progress.rollbacks or record["event"] == "rollback":
-            crash_at(*moment)(record)
+    def watch(event: Event) -> None:
+        if session.progress.rollbacks or isinstance(event, RolledBack):
+            crash_at(*moment)(event)
 
     with pytest.raises(Crash):
         trained(session, came, watch)
@@ -121,7 +122,7 @@ def test_two_bad_steps_before_a_kill_count(images, tmp_path):
     settings = config(images, epochs=3, save_minutes=1e-9)
     spoiled = lambda now: 7 <= now.progress.step < 10 and now.progress.rate_factor == 1  # noqa: E731
     with pytest.raises(Crash):
-        trained(begun(settings, tmp_path, spoiled), tmp_path, crash_at("saved", 9))
+        trained(begun(settings, tmp_path, spoiled), tmp_path, crash_at(Saved, 9))
     trained(gone_on(settings, tmp_path, spoiled), tmp_path)
     assert [record["from"] for record in events(tmp_path, "rollback")] == [10]
 

@@ -18,7 +18,8 @@ from vitrail.errors import DataError
 from vitrail.runtime.processes import Processes
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training import memory, sources
-from vitrail.training.log import Record, Watcher
+from vitrail.training.events import Done, Event, Stepped
+from vitrail.training.log import Watcher
 from vitrail.training.session import Session
 
 # Each of these starts several processes several times.
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.slow
 KINDS = ["ddp", "fsdp"]
 
 
-def _silent(_record: Record) -> None:
+def _silent(_event: Event) -> None:
     return
 
 
@@ -136,8 +137,8 @@ class FullDisk:
     """The disk of the first process is full from a step on."""
 
     def __call__(self, session: Session, _connection: Connection) -> Watcher:
-        def watcher(record: Record) -> None:
-            if record == {"event": "step", "step": 7} and session.processes.is_first:
+        def watcher(event: Event) -> None:
+            if event == Stepped(step=7) and session.processes.is_first:
                 checkpoints.write_safetensors = _no_space
 
         return watcher
@@ -323,8 +324,8 @@ class _Statistics:
     """Sends the statistics of BatchNorm after the last step."""
 
     def __call__(self, session: Session, connection: Connection) -> Watcher:
-        def watcher(record: Record) -> None:
-            if record["event"] == "done":
+        def watcher(event: Event) -> None:
+            if isinstance(event, Done):
                 held = {name: value.tolist() for name, value in session.model.state_dict().items() if "running" in name}
                 connection.send(held)
 

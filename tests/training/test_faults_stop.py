@@ -73,8 +73,8 @@ def linger_in(session: Session, connection: Connection, place: str, errors: Path
     else:
         held = errors.parent / "held"
         Files.read = linger(Files.read, LONG, lambda: held.exists())  # type: ignore[method-assign]
-        return lambda record: held.touch() if record["step"] == 4 else None
-    return lambda _record: None
+        return lambda event: held.touch() if event.step == 4 else None
+    return lambda _event: None
 
 
 def stopped(folder: Path, settings: RunConfig, place: str, number: signal.Signals, group: bool = False) -> str:

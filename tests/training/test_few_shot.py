@@ -39,6 +39,7 @@ from vitrail.models import build
 from vitrail.reports.curves import charts
 from vitrail.reports.story import gather
 from vitrail.runtime.processes import ALONE
+from vitrail.training.events import from_record
 from vitrail.training.few_shot import open_few_shot, score
 from vitrail.training.folder import RunFolder
 from vitrail.training.stopping import Stopped
@@ -170,10 +171,12 @@ def test_a_stop_in_the_middle_of_a_score_goes_on_to_the_same_end(images, others,
 def test_it_is_told_tracked_and_drawn(images, others, tmp_path) -> None:
     trained(started(scored(config(images), others), tmp_path / "run"), tmp_path / "run")
     record = events(tmp_path / "run", "few_shot")[-1]
-    told = sentence(record)
+    event = from_record(record)
+    assert event is not None
+    told = sentence(event)
     assert told is not None
     assert told.startswith(f"After step {record['step']} a 4-shot score of {100 * record['accuracy']:.2f} % on ")
-    assert scalars(record) == {"few_shot/4_shot_accuracy": record["accuracy"]}
+    assert scalars(event) == {"few_shot/4_shot_accuracy": record["accuracy"]}
     lines = charts(gather(RunFolder(tmp_path / "run"), None, None))["accuracy"].lines
     assert [line.name for line in lines] == ["training", "held-out", "4-shot"]
     assert lines[-1].points[-1] == (record["step"], record["accuracy"])

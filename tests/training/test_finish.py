@@ -11,6 +11,7 @@ from tests.training.tiny_run import CPU, PLAIN, config, events, make_images, qui
 import vitrail
 from vitrail.config import DataConfig
 from vitrail.evaluation import classify, measure
+from vitrail.training.events import Event, Measuring, to_record
 from vitrail.training.finish import finish
 from vitrail.training.folder import RunFolder
 from vitrail.training.log import Log, read_log
@@ -28,7 +29,7 @@ def finished(tmp_path_factory):
     settings = config(folder / "data", epochs=3, average=0.9)
     data = open_run_data(settings.data, CPU, quietly)
     session = begin(settings, data, RunFolder(folder / "run"), CPU)
-    told: list[dict] = []
+    told: list[Event] = []
     outcome = run(session, RunFolder(folder / "run"), told.append)
     return folder / "run", session, outcome, told
 
@@ -47,11 +48,11 @@ def test_the_kept_model_is_measured_on_the_test_split(finished) -> None:
 def test_the_last_line_says_done_with_the_metrics(finished) -> None:
     folder, session, outcome, told = finished
     last = list(read_log(folder / "log.jsonl"))[-1]
-    assert last == told[-1]
+    assert last == to_record(told[-1])
     assert (last["event"], last["split"], last["step"]) == ("done", "test", session.progress.steps)
     assert last["metrics"] == vars(outcome.metrics)
     assert last["best"] == vars(session.progress.best)
-    assert sum(record["images"] for record in told if record["event"] == "testing") == 20
+    assert sum(event.images for event in told if isinstance(event, Measuring)) == 20
 
 
 def test_the_model_folder_says_where_it_comes_from_and_how_good_it_is(finished) -> None:
@@ -88,7 +89,7 @@ def test_the_best_is_kept_and_not_the_last(images, tmp_path) -> None:
 
 def test_without_a_test_split_the_held_out_images_are_measured(images, tmp_path) -> None:
     session = started(config(images, steps=2), tmp_path / "run")
-    outcome = run(session, RunFolder(tmp_path / "run"), lambda _record: None)
+    outcome = run(session, RunFolder(tmp_path / "run"), lambda _event: None)
     assert (outcome.split, outcome.metrics.images) == ("held_out", len(session.data.held_out))
 
 
@@ -96,7 +97,7 @@ def test_with_nothing_to_measure_on_the_last_model_is_kept(images, tmp_path) -> 
     settings = config(images, steps=2)
     settings = replace(settings, data=replace(settings.data, held_out=0.0))
     session = started(settings, tmp_path / "run")
-    outcome = run(session, RunFolder(tmp_path / "run"), lambda _record: None)
+    outcome = run(session, RunFolder(tmp_path / "run"), lambda _event: None)
     assert (outcome.metrics, outcome.predictions, outcome.source) == (None, None, None)
     last = list(read_log(tmp_path / "run" / "log.jsonl"))[-1]
     assert (last["event"], last["split"], last["metrics"], last["best"]) == ("done", None, None, None)
@@ -108,7 +109,7 @@ def test_with_nothing_to_measure_on_the_last_model_is_kept(images, tmp_path) -> 
 def test_finishing_twice_measures_the_same(finished, tmp_path) -> None:
     folder, session, outcome, _ = finished
     before = (folder / "model" / "model.safetensors").read_bytes()
-    log = Log(tmp_path / "log.jsonl", lambda _record: None)
+    log = Log(tmp_path / "log.jsonl", lambda _event: None)
     again = finish(session, RunFolder(folder), log)
     log.close()
     assert again.metrics == outcome.metrics

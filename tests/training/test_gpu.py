@@ -156,7 +156,7 @@ def test_memory_that_really_runs_out_halves_the_micro_batch(tmp_path) -> None:
     room = torch.cuda.memory_reserved(CUDA) + 600 * 2**20
     torch.cuda.set_per_process_memory_fraction(room / torch.cuda.get_device_properties(CUDA).total_memory, CUDA)
     try:
-        run(session, RunFolder(tmp_path / "run"), lambda _record: None)
+        run(session, RunFolder(tmp_path / "run"), lambda _event: None)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, CUDA)
     halved = events(tmp_path / "run", "micro_batch")
@@ -172,7 +172,7 @@ def test_memory_that_really_runs_out_halves_the_micro_batch(tmp_path) -> None:
 def test_bfloat16_learns_with_float32_masters(compiled, tmp_path) -> None:
     asked = settings(steps=300, precision="bfloat16", compile=compiled, optim={"lr": 3e-3}, log_every=50, average=0.0)
     session = session_of(asked, tmp_path / "run")
-    outcome = run(session, RunFolder(tmp_path / "run"), lambda _record: None)
+    outcome = run(session, RunFolder(tmp_path / "run"), lambda _event: None)
     assert outcome.metrics.accuracy > 0.8
     assert {value.dtype for value in copied(session).values()} == {torch.float32}
 
@@ -276,7 +276,7 @@ def test_a_whole_run_in_bfloat16_with_recomputed_activations_and_a_wrapper(tmp_p
     data = open_run_data(asked.data, CUDA, quietly)
     placement = Placement(processes=alone_in_a_group, parallel=parallel)
     session = begin(asked, data, RunFolder(tmp_path), CUDA, placement=placement)
-    outcome = run(session, RunFolder(tmp_path), lambda _record: None)
+    outcome = run(session, RunFolder(tmp_path), lambda _event: None)
     assert outcome.metrics.images == len(data.held_out)
     losses = [record["loss"] for record in events(tmp_path, "train")]
     assert losses[-1] < losses[0]

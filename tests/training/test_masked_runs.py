@@ -28,6 +28,7 @@ from vitrail.evaluation import Metrics
 from vitrail.models.masked import build_masked
 from vitrail.reports.hidden import read_hidden
 from vitrail.reports.story import gather
+from vitrail.training.events import Evaluating, Stepped
 from vitrail.training.folder import RunFolder
 from vitrail.training.optimizer import learning
 from vitrail.training.start import adapted
@@ -59,7 +60,7 @@ def test_going_on_is_exact(kind, images, tmp_path) -> None:
     trained(started(settings, unbroken), unbroken)
     folder = tmp_path / "run"
     session = started(settings, folder)
-    for moment in (("step", 4), ("evaluating", 6), ("step", 10)):
+    for moment in ((Stepped, 4), (Evaluating, 6), (Stepped, 10)):
         with pytest.raises(Crash):
             trained(session, folder, crash_at(*moment))
         session = resumed(folder)

@@ -18,7 +18,7 @@ from vitrail.config import BitConfig, OptimConfig, TrainConfig
 from vitrail.errors import UsageError
 from vitrail.models import build
 from vitrail.runtime.processes import Processes
-from vitrail.training.log import Record
+from vitrail.training.events import Event, Trained
 from vitrail.training.muon import orthogonal
 from vitrail.training.optimizer import build_optimizer, moments
 from vitrail.training.spreading import Placement, kind_of_spread
@@ -129,8 +129,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_last_bit(images: Path, tmp_path: 
     settings = config(images, optim={"optimizer": "muon"}, average=0.9, steps=12)
     trained(started(settings, tmp_path / "whole"), tmp_path / "whole")
 
-    def stop(record: Record) -> None:
-        if record["event"] == "train" and record["step"] == 7:
+    def stop(event: Event) -> None:
+        if isinstance(event, Trained) and event.step == 7:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Stopped):

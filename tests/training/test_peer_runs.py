@@ -14,6 +14,7 @@ from vitrail.config import OptimConfig, PeerConfig, RunConfig
 from vitrail.errors import UsageError
 from vitrail.models import build
 from vitrail.training import checkpoint as checkpoints
+from vitrail.training.events import Evaluating, Stepped
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.memory import OutOfMemory, first_micro_batch
 from vitrail.training.optimizer import build_optimizer, learning
@@ -39,7 +40,7 @@ def test_going_on_is_exact(model, images, tmp_path) -> None:
     trained(started(settings, unbroken), unbroken)
     folder = tmp_path / "run"
     session = started(settings, folder)
-    for moment in (("step", 3), ("evaluating", 6)):
+    for moment in ((Stepped, 3), (Evaluating, 6)):
         with pytest.raises(Crash):
             trained(session, folder, crash_at(*moment))
         session = resumed(folder)

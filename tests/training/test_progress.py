@@ -6,6 +6,7 @@ import math
 import pytest
 
 from vitrail.errors import UsageError
+from vitrail.training.events import RolledBack
 from vitrail.training.progress import Best, Progress, read_progress
 
 FULL = Progress(
@@ -29,8 +30,9 @@ def test_progress_through_json(progress) -> None:
 
 def test_events_add_up() -> None:
     assert FULL.rollbacks == 1
-    more = FULL.with_event({"event": "rollback", "step": 5}, rate_factor=0.125)
+    more = FULL.with_event(RolledBack(step=5, before=7, rate_factor=0.125), rate_factor=0.125)
     assert (more.rollbacks, more.rate_factor, more.events[:2]) == (2, 0.125, FULL.events)
+    assert more.events[2] == {"event": "rollback", "step": 5, "from": 7, "rate_factor": 0.125}
     assert FULL.rollbacks == 1
 
 

@@ -37,8 +37,9 @@ from tests.training.tiny_run import (
 from vitrail.config import RunConfig
 from vitrail.errors import UsageError
 from vitrail.training import checkpoint as checkpoints
+from vitrail.training.events import Evaluated, Evaluating, Event, Saved, Stepped, Trained
 from vitrail.training.folder import RunFolder, read_run
-from vitrail.training.log import Record, Watcher
+from vitrail.training.log import Watcher
 from vitrail.training.pace import Pace
 from vitrail.training.session import Session
 from vitrail.training.start import counts, refuse_other
@@ -81,9 +82,9 @@ class Crash(BaseException):
     """As sudden as a kill, without a process of its own."""
 
 
-def crash_at(event: str, step: int) -> Watcher:
-    def watch(record: Record) -> None:
-        if record["event"] == event and record["step"] >= step:
+def crash_at(kind: type[Event], step: int) -> Watcher:
+    def watch(event: Event) -> None:
+        if isinstance(event, kind) and event.step >= step:
             raise Crash
 
     return watch
@@ -93,20 +94,20 @@ def crash_at(event: str, step: int) -> Watcher:
 @pytest.mark.parametrize(
     "moments",
     [
-        pytest.param([("step", 5)], id="first epoch"),
-        pytest.param([("step", EPOCH + 3), ("step", EPOCH + 9)], id="twice in one epoch"),
-        pytest.param([("saved", EPOCH)], id="epoch end"),
-        pytest.param([("evaluating", 2 * EPOCH), ("evaluated", 2 * EPOCH)], id="evaluation"),
-        pytest.param([("train", STEPS - 6), ("saved", STEPS)], id="last epoch and last step"),
+        pytest.param([(Stepped, 5)], id="first epoch"),
+        pytest.param([(Stepped, EPOCH + 3), (Stepped, EPOCH + 9)], id="twice in one epoch"),
+        pytest.param([(Saved, EPOCH)], id="epoch end"),
+        pytest.param([(Evaluating, 2 * EPOCH), (Evaluated, 2 * EPOCH)], id="evaluation"),
+        pytest.param([(Trained, STEPS - 6), (Saved, STEPS)], id="last epoch and last step"),
     ],
 )
 def test_going_on_is_exact_with_any_number_of_workers(moments, workers, images, unbroken, tmp_path):
     folder, record = tmp_path / "run", tmp_path / "fed.jsonl"
     session = started(everything(images, epochs=4, workers=0), folder)
-    for event, step in moments:
+    for kind, step in moments:
         record_batches(session, record)
         with pytest.raises(Crash):
-            trained(session, folder, crash_at(event, step))
+            trained(session, folder, crash_at(kind, step))
         session = resumed(folder, workers=workers)
     record_batches(session, record)
     trained(session, folder)
@@ -136,7 +137,7 @@ def tell_moment(session: Session, connection: Connection, kind: str, step: int, 
 
     session.evaluate = told_evaluate  # type: ignore[method-assign]
     checkpoints.save = told_save  # type: ignore[assignment]
-    return lambda record: tell(record["event"])
+    return lambda event: tell(event.event)
 
 
 def survive(folder: Path, settings: RunConfig, kills: int, steps: int) -> None:
@@ -211,14 +212,14 @@ def test_an_evaluation_is_told_once(images, tmp_path):
     """Stopped in an evaluation, then killed after it and before the save: it is done again and replaces its record."""
     folder = tmp_path / "run"
 
-    def stop(record: Record) -> None:
-        if record["event"] == "evaluating" and record["step"] == EPOCH:
+    def stop(event: Event) -> None:
+        if isinstance(event, Evaluating) and event.step == EPOCH:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Stopped):
         trained(started(everything(images, epochs=4, workers=0), folder), folder, stop)
     with pytest.raises(Crash):
-        trained(resumed(folder), folder, crash_at("evaluated", EPOCH))
+        trained(resumed(folder), folder, crash_at(Evaluated, EPOCH))
     trained(resumed(folder), folder)
     assert [record["step"] for record in events(folder, "evaluated")] == [11, 22, 33, 43]
 
@@ -229,8 +230,8 @@ def test_the_length_that_a_time_limit_led_to_is_replayed(images, tmp_path, monke
     settings = config(images, model=RANDOM, steps=2000, time_limit=60)
     folder, copy = tmp_path / "run", tmp_path / "copy"
 
-    def keep_copy(record: Record) -> None:
-        if record["event"] == "saved" and session.progress.steps < 2000 and not copy.exists():
+    def keep_copy(event: Event) -> None:
+        if isinstance(event, Saved) and session.progress.steps < 2000 and not copy.exists():
             shutil.copytree(folder, copy)
 
     session = started(settings, folder)
@@ -252,7 +253,7 @@ def test_a_run_on_copies_goes_on_with_the_same_split(tmp_path) -> None:
     session = started(settings, tmp_path / "whole")
     trained(session, tmp_path / "whole")
     with pytest.raises(Crash):
-        trained(started(settings, tmp_path / "run"), tmp_path / "run", crash_at("train", 8))
+        trained(started(settings, tmp_path / "run"), tmp_path / "run", crash_at(Trained, 8))
     held = (tmp_path / "run" / "held_out.csv").read_bytes()
     again = resumed(tmp_path / "run")
     assert again.digest == session.digest
@@ -271,7 +272,7 @@ def test_a_run_that_goes_on_with_other_data_lists_only_what_it_never_learnt_from
     settings = config(photos, epochs=2)
     half = replace(settings, data=replace(settings.data, held_out=0.5))
     with pytest.raises(Crash):
-        trained(started(half, folder.path), folder.path, crash_at("train", 4))
+        trained(started(half, folder.path), folder.path, crash_at(Trained, 4))
     names, *before = listed(folder.path)
     for file in sorted(photos.rglob("00[0-2].png")):
         file.unlink()
@@ -279,7 +280,7 @@ def test_a_run_that_goes_on_with_other_data_lists_only_what_it_never_learnt_from
     # Nothing is written before the lock is held.
     assert listed(folder.path) == [names, *before]
     with pytest.raises(Crash):
-        trained(session, folder.path, crash_at("train", 5))
+        trained(session, folder.path, crash_at(Trained, 5))
     held = session.data.held_out
     assert held is not None
     now = [held.where(index) for index in range(len(held))]
@@ -307,7 +308,7 @@ def test_a_run_from_before_copies_were_looked_for_keeps_its_split(tmp_path) -> N
     before = replace(settings, data=replace(settings.data, copies="apart"))
     trained(started(before, tmp_path / "whole"), tmp_path / "whole")
     with pytest.raises(Crash):
-        trained(started(before, tmp_path / "run"), tmp_path / "run", crash_at("train", 8))
+        trained(started(before, tmp_path / "run"), tmp_path / "run", crash_at(Trained, 8))
     # As it was written then.
     folder = RunFolder(tmp_path / "run")
     folder.config.write_text(re.sub(r'"copies": "apart",\s*', "", folder.config.read_text(encoding="utf-8")))

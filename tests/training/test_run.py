@@ -17,6 +17,7 @@ from vitrail.errors import Notice, UsageError
 from vitrail.runtime.lock import MovedFolder, only_one
 from vitrail.runtime.threads import in_threads
 from vitrail.training import run as run_module
+from vitrail.training.events import Evaluating, Event, Measuring, PieceDone, Saved, Stepped
 from vitrail.training.length import nearest_divisor
 from vitrail.training.memory import OutOfMemory
 from vitrail.training.objective import build_objective
@@ -32,7 +33,7 @@ def stopped(images, tmp_path):
     wanted, folder = tmp_path / "wanted", tmp_path / "run"
     trained(started(settings, wanted), wanted)
     with pytest.raises(Crash):
-        trained(started(settings, folder), folder, crash_at("step", 8))
+        trained(started(settings, folder), folder, crash_at(Stepped, 8))
     return folder, wanted
 
 
@@ -187,7 +188,7 @@ def test_a_length_that_is_already_over_is_refused(images, tmp_path):
         trained(
             started(config(images, steps=9, evaluate_every=50, save_minutes=1e-9), tmp_path),
             tmp_path,
-            crash_at("saved", 5),
+            crash_at(Saved, 5),
         )
     edit(tmp_path, steps=3)
     with pytest.raises(UsageError, match="the run is at step 5; wanted a length of at least that, not 3"):
@@ -249,22 +250,25 @@ def test_mixing_a_batch_of_one_is_refused_before_anything_is_written(images, tmp
 def test_a_watcher_hears_of_every_piece_of_a_batch(images, tmp_path):
     heard = []
     session = started(config(images, steps=2, batch_size=8, micro_batch=2), tmp_path / "run")
-    trained(session, tmp_path / "run", lambda record: heard.append((record["event"], record.get("images"))))
-    pieces = [("piece", 2), ("piece", 4), ("piece", 6), ("step", None)]
-    assert [one for one in heard if one[0] in ("piece", "step")] == 2 * pieces
+    trained(session, tmp_path / "run", heard.append)
+    assert [event for event in heard if isinstance(event, PieceDone | Stepped)] == [
+        event
+        for step in (1, 2)
+        for event in (*(PieceDone(step=step, images=done, of=8) for done in (2, 4, 6)), Stepped(step=step))
+    ]
     assert events(tmp_path / "run", "piece") == []
 
 
 # A folder that is moved while it is written.
 
 
-@pytest.mark.parametrize("event", ["step", "evaluating", "testing"])
-def test_a_folder_that_is_moved_is_noticed_and_goes_on_where_it_is(event, images, tmp_path):
+@pytest.mark.parametrize("kind", [Stepped, Evaluating, Measuring])
+def test_a_folder_that_is_moved_is_noticed_and_goes_on_where_it_is(kind, images, tmp_path):
     wanted, folder, moved = tmp_path / "wanted", tmp_path / "run", tmp_path / "moved"
     trained(started(config(images), wanted), wanted)
 
-    def move(record) -> None:
-        if record["event"] == event and record.get("step", 7) >= 7 and not moved.exists():
+    def move(event: Event) -> None:
+        if isinstance(event, kind) and event.step >= 7 and not moved.exists():
             folder.rename(moved)
 
     with pytest.raises(MovedFolder) as caught:
@@ -282,8 +286,8 @@ def test_a_folder_that_is_moved_is_noticed_and_goes_on_where_it_is(event, images
 def test_a_folder_that_is_removed_is_not_made_again(replaced, images, tmp_path):
     folder = tmp_path / "run"
 
-    def remove(record) -> None:
-        if record["event"] == "step" and record["step"] == 7:
+    def remove(event: Event) -> None:
+        if event == Stepped(step=7):
             shutil.rmtree(folder)
             if replaced:
                 folder.mkdir()
@@ -302,9 +306,9 @@ def test_a_run_goes_on_in_as_many_threads_as_it_was_begun_with(images, tmp_path)
     wanted, folder, seen = tmp_path / "wanted", tmp_path / "run", set()
     settings = config(images, model=LARGER)
 
-    def crash(record) -> None:
+    def crash(event: Event) -> None:
         seen.add(torch.get_num_threads())
-        if record["event"] == "saved" and record["step"] == 6:
+        if event == Saved(step=6):
             raise Crash
 
     with in_threads(2):
@@ -327,7 +331,7 @@ def test_a_run_of_which_no_threads_are_known_goes_on_in_those_there_are(images, 
     seen = set()
     with in_threads(2), monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr(run_module, "settled_threads", lambda _session: None)
-        trained(started(config(images, model=LARGER), tmp_path), tmp_path, crash_at("saved", 6))
+        trained(started(config(images, model=LARGER), tmp_path), tmp_path, crash_at(Saved, 6))
     with in_threads(1):
         trained(resumed(tmp_path), tmp_path, lambda _record: seen.add(torch.get_num_threads()))
     assert seen == {1}

@@ -28,7 +28,8 @@ from tests.training.tiny_run import (
 from vitrail.config import replace
 from vitrail.runtime.processes import Processes
 from vitrail.training import checkpoint as checkpoints
-from vitrail.training.log import Record, Watcher
+from vitrail.training.events import Event, Stepped
+from vitrail.training.log import Watcher
 from vitrail.training.session import Session
 
 KINDS = ["ddp", "fsdp"]
@@ -109,7 +110,7 @@ class _Recorder:
 
     def __call__(self, session: Session, _connection: Connection) -> Watcher:
         record_batches(session, Path(f"{self.path}{session.processes.rank}"))
-        return lambda _record: None
+        return lambda _event: None
 
 
 class StopAt:
@@ -119,8 +120,8 @@ class StopAt:
         self.step, self.rank, self.number = step, rank, number
 
     def __call__(self, session: Session, _connection: Connection) -> Watcher:
-        def watcher(record: Record) -> None:
-            if record == {"event": "step", "step": self.step} and session.processes.rank == self.rank:
+        def watcher(event: Event) -> None:
+            if event == Stepped(step=self.step) and session.processes.rank == self.rank:
                 os.kill(os.getpid(), self.number)
 
         return watcher
@@ -202,8 +203,8 @@ class KillAt:
         self.step, self.rank = step, rank
 
     def __call__(self, session: Session, _connection: Connection) -> Watcher:
-        def watcher(record: Record) -> None:
-            if record == {"event": "step", "step": self.step} and session.processes.rank == self.rank:
+        def watcher(event: Event) -> None:
+            if event == Stepped(step=self.step) and session.processes.rank == self.rank:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         return watcher

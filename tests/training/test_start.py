@@ -14,6 +14,7 @@ from vitrail.config import DataConfig, RunConfig
 from vitrail.data import Source
 from vitrail.errors import DataError, DiskError, UsageError
 from vitrail.training import checkpoint as checkpoints
+from vitrail.training.events import Evaluated, Event, Saved
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.sources import open_run_data
 from vitrail.training.start import begin, first_model, set_determinism
@@ -207,14 +208,13 @@ def test_the_test_split_is_never_looked_at_before_the_end(tmp_path) -> None:
     assert isinstance(test, Source)
     watched = Watched(test.name, test.split, test.classes, test.labels, test.pixels)
     session = begin(settings, replace(data, test=watched), RunFolder(tmp_path / "run"), CPU)
-    seen_at: dict[str, int] = {}
+    seen_at: dict[type[Event], int] = {}
 
-    def watcher(record: dict) -> None:
-        if record["event"] in ("evaluated", "saved", "testing"):
-            seen_at.setdefault(record["event"], len(read))
+    def watcher(event: Event) -> None:
+        seen_at.setdefault(type(event), len(read))
 
     trained(session, tmp_path / "run", watcher)
-    assert seen_at["evaluated"] == seen_at["saved"] == 0
+    assert seen_at[Evaluated] == seen_at[Saved] == 0
     assert len(read) == len(test) == 359
 
 

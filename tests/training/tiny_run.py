@@ -126,7 +126,7 @@ def resumed(folder: Path, objective: Objective | None = None, **allowed: Any) ->
     return resume(RunFolder(folder), CPU, quietly, Allowed(**allowed), objective)
 
 
-def trained(session: Session, folder: Path, watcher: Watcher = lambda _record: None) -> Session:
+def trained(session: Session, folder: Path, watcher: Watcher = lambda _event: None) -> Session:
     """To its end, in this process."""
     run(session, RunFolder(folder), watcher)
     return session
@@ -224,7 +224,7 @@ def _work(
     multiprocessing.set_start_method(None, force=True)
     try:
         session = resumed(folder, **allowed) if settings is None else started(settings, folder)
-        watcher = setup(session, connection) if setup else lambda _record: None
+        watcher = setup(session, connection) if setup else lambda _event: None
         trained(session, folder, watcher)
         connection.send(("ended", ""))
     except VitrailError as error:

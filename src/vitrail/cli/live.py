@@ -15,7 +15,8 @@ from rich.live import Live
 from vitrail.cli.live_state import Seen, clock, percent, sentence
 from vitrail.cli.live_view import View, numbers
 from vitrail.cli.terminal import console
-from vitrail.training.log import Record, Watcher
+from vitrail.training.events import Evaluated, Event, Record, Stepped, Trained
+from vitrail.training.log import Watcher
 
 _SECONDS_BETWEEN_PICTURES = 0.25
 _SECONDS_BETWEEN_LINES = 1.0
@@ -55,9 +56,9 @@ def watching(
             lines.finish()
 
 
-def print_events(record: Record) -> None:
+def print_events(event: Event) -> None:
     """A watcher that prints the unexpected alone, a sentence each."""
-    if told := sentence(record):
+    if told := sentence(event):
         _print_line(told)
 
 
@@ -69,22 +70,22 @@ class Lines:
         self._last = time.monotonic()
         self._epoch = 0
         self._is_due = False
-        self._evaluated: Record | None = None
+        self._evaluated: Evaluated | None = None
         _print_line(seen.title)
 
-    def hear(self, record: Record) -> None:
-        """Take in a record, and print what is due."""
-        self._seen.hear(record)
-        event = record["event"]
-        if event == "evaluated":
-            self._evaluated, self._is_due = record, True
-        elif event == "train" and int(record["epoch"]) > self._epoch:
-            self._epoch, self._is_due = int(record["epoch"]), True
+    def hear(self, event: Event) -> None:
+        """Take in an event, and print what is due."""
+        self._seen.hear(event)
+        match event:
+            case Evaluated():
+                self._evaluated, self._is_due = event, True
+            case Trained() if int(event.epoch) > self._epoch:
+                self._epoch, self._is_due = int(event.epoch), True
         if self._seen.news:
             self._print_news()
         waited = time.monotonic() - self._last
-        # The record that ends an epoch waits for the evaluation that may follow: one line tells both.
-        is_due = self._is_due and event in ("step", "evaluated")
+        # The event that ends an epoch waits for the evaluation that may follow: one line tells both.
+        is_due = self._is_due and isinstance(event, Stepped | Evaluated)
         pause = _SECONDS_BETWEEN_LINES if self._evaluated else _SECONDS_BETWEEN_EPOCHS
         if waited >= _LONGEST_SILENCE or (is_due and waited >= pause):
             self._print()
@@ -111,8 +112,8 @@ class Lines:
             measured = [text.plain for text in numbers(seen.latest, seen.word)]
             held_out = []
             if evaluated is not None:
-                best = " (best)" if evaluated["is_best"] else ""
-                held_out = [f"held-out {percent(evaluated['accuracy'])}{best}"]
+                best = " (best)" if evaluated.is_best else ""
+                held_out = [f"held-out {percent(evaluated.accuracy)}{best}"]
             fields += [*measured[:2], *held_out, *measured[3:]]
         if seen.piece:
             fields.append(seen.piece)

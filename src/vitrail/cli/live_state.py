@@ -1,4 +1,4 @@
-"""What is known of a run from its records."""
+"""What is known of a run from its events."""
 
 import time
 from collections import deque
@@ -6,7 +6,26 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from vitrail.cli.terminal import printable
-from vitrail.training.log import Record
+from vitrail.training.events import (
+    Done,
+    Evaluated,
+    Evaluating,
+    Event,
+    FewShotScored,
+    LengthSet,
+    Measuring,
+    MicroBatchHalved,
+    PieceDone,
+    ProcessesChanged,
+    Record,
+    RolledBack,
+    Saved,
+    Skipped,
+    Stepped,
+    ThreadsChanged,
+    Trained,
+    from_record,
+)
 
 # What a curve of a few hundred dots can show; longer runs are averaged.
 _MOST_POINTS = 1024
@@ -18,7 +37,7 @@ Points = list[tuple[float, float]]
 
 
 class Seen:
-    """What is known of a run from the records so far."""
+    """What is known of a run from the events so far."""
 
     def __init__(
         self,
@@ -38,7 +57,7 @@ class Seen:
         self.images = 0
         self.piece = ""
         """How far the step under way is, where a batch is taken in pieces."""
-        self.latest: Record | None = None
+        self.latest: Trained | None = None
         self.losses: Points = []
         self.evaluations: Points = []
         self.bests: list[tuple[int, float]] = []
@@ -53,30 +72,30 @@ class Seen:
         self._share = 0.0
         self._saves_unasked = start
 
-    def hear(self, record: Record) -> None:
-        """Take in a record; an update, of which there are hundreds in a second, costs next to nothing."""
-        event = record["event"]
-        if event == "step":
-            self.step, self.piece = record["step"], ""
-            if not self._updates:
-                self._first_update, self.phase = time.monotonic(), "training"
-            self._updates += 1
-        elif event == "piece":
-            self.piece = f"{record['images']:,} of {record['of']:,} images of step {record['step']:,}"
-            self._share = record["images"] / record["of"]
-            self._first_piece = self._first_piece or (time.monotonic(), self._share)
-        elif event in ("evaluating", "testing"):
-            if self.phase != event:
-                self.phase, self.images = event, 0
-            self.images += record["images"]
-        else:
-            self._take(event, record)
+    def hear(self, event: Event) -> None:
+        """Take in an event; an update, of which there are hundreds in a second, costs next to nothing."""
+        match event:
+            case Stepped():
+                self.step, self.piece = event.step, ""
+                if not self._updates:
+                    self._first_update, self.phase = time.monotonic(), "training"
+                self._updates += 1
+            case PieceDone():
+                self.piece = f"{event.images:,} of {event.of:,} images of step {event.step:,}"
+                self._share = event.images / event.of
+                self._first_piece = self._first_piece or (time.monotonic(), self._share)
+            case Evaluating() | Measuring():
+                if self.phase != event.event:
+                    self.phase, self.images = event.event, 0
+                self.images += event.images
+            case _:
+                self._take(event)
 
     def remember(self, history: Iterable[Record]) -> None:
         """Draw the curves of what came before, up to the step where the run goes on."""
-        for record in history:
-            if record["event"] in ("train", "evaluated") and record["step"] <= self.step:
-                self._draw_in(record)
+        for event in map(from_record, history):
+            if isinstance(event, Trained | Evaluated) and event.step <= self.step:
+                self._draw_in(event)
 
     def seconds(self) -> float:
         """Time spent on the run."""
@@ -119,35 +138,35 @@ class Seen:
         if self.phase != "done":
             self.phase = "stopped"
 
-    def _take(self, event: str, record: Record) -> None:
+    def _take(self, event: Event) -> None:
         self.phase = "training" if self._updates else "preparing"
         match event:
-            case "train" | "evaluated":
-                self._draw_in(record)
-            case "saved":
-                self._saved(record["step"])
-            case "skipped":
+            case Trained() | Evaluated():
+                self._draw_in(event)
+            case Saved():
+                self._saved(event.step)
+            case Skipped():
                 self.skipped += 1
-            case "rollback":
-                self._forget_after(record["step"])
-            case "length":
-                self.epochs *= record["steps"] / max(self.steps, 1)
-                self.steps = record["steps"]
-            case "done":
-                self.phase, self.outcome = "done", _outcome(record, self.word)
-        if (told := sentence(record)) and (event != "skipped" or self.skipped <= _MOST_SKIPS_TOLD):
+            case RolledBack():
+                self._forget_after(event.step)
+            case LengthSet():
+                self.epochs *= event.steps / max(self.steps, 1)
+                self.steps = event.steps
+            case Done():
+                self.phase, self.outcome = "done", _outcome(event, self.word)
+        if (told := sentence(event)) and not (isinstance(event, Skipped) and self.skipped > _MOST_SKIPS_TOLD):
             self.news.append(told)
-        if event in ("evaluated", "rollback", "micro_batch", "length"):
-            self._saves_unasked = record["step"]
+        if isinstance(event, Evaluated | RolledBack | MicroBatchHalved | LengthSet):
+            self._saves_unasked = event.step
 
-    def _draw_in(self, record: Record) -> None:
-        if record["event"] == "train":
-            self.latest = record
-            self.losses = _thinned([*self.losses, (record["step"], record["loss"])])
+    def _draw_in(self, event: Trained | Evaluated) -> None:
+        if isinstance(event, Trained):
+            self.latest = event
+            self.losses = _thinned([*self.losses, (event.step, event.loss)])
             return
-        self.evaluations = [*self.evaluations, (record["step"], record["accuracy"])]
-        if record["is_best"]:
-            self.bests.append((record["step"], record["accuracy"]))
+        self.evaluations = [*self.evaluations, (event.step, event.accuracy)]
+        if event.is_best:
+            self.bests.append((event.step, event.accuracy))
 
     def _saved(self, step: int) -> None:
         self.saved = step or None
@@ -162,39 +181,38 @@ class Seen:
         self.bests = [best for best in self.bests if best[0] <= step]
 
 
-def sentence(record: Record) -> str | None:
-    """What to tell of a record that a person did not expect; none for the others."""
-    step = f"{record.get('step', 0):,}"
-    match record["event"]:
-        case "few_shot":
+def sentence(event: Event) -> str | None:
+    """What to tell of an event that a person did not expect; none for the others."""
+    step = f"{event.step:,}"
+    match event:
+        case FewShotScored():
             return (
-                f"After step {step} a {record['shots']}-shot score of {100 * record['accuracy']:.2f} % on "
-                f"{record['data']} ({record['images']:,} images)."
+                f"After step {step} a {event.shots}-shot score of {100 * event.accuracy:.2f} % on "
+                f"{event.data} ({event.images:,} images)."
             )
-        case "skipped":
-            return f"Step {step} was skipped: {record['reason']}."
-        case "rollback":
+        case Skipped():
+            return f"Step {step} was skipped: {event.reason}."
+        case RolledBack():
             return (
-                f"Back from step {record['from']:,} to step {step}, because losses were not finite; "
-                f"the learning rate is {record['rate_factor']:g} times the planned one from here on."
+                f"Back from step {event.before:,} to step {step}, because losses were not finite; "
+                f"the learning rate is {event.rate_factor:g} times the planned one from here on."
             )
-        case "micro_batch":
+        case MicroBatchHalved():
             return (
-                f"Memory ran out at step {step}: {record['micro_batch']:,} images at a time instead of "
-                f"{record['from']:,} from here on, in batches as large as before."
+                f"Memory ran out at step {step}: {event.micro_batch:,} images at a time instead of "
+                f"{event.before:,} from here on, in batches as large as before."
             )
-        case "processes":
-            ranks, before = record["processes"], record["from"]
+        case ProcessesChanged():
             return (
-                f"From step {step} on in {ranks} process{'es' if ranks > 1 else ''} instead of {before}, with "
-                f"{record['micro_batch']:,} images at a time, in batches as large as before."
+                f"From step {step} on in {event.processes} process{'es' if event.processes > 1 else ''} instead of "
+                f"{event.before}, with {event.micro_batch:,} images at a time, in batches as large as before."
             )
-        case "threads":
-            return f"From step {step} on in {record['threads']} threads instead of {record['from']}: not exactly."
-        case "length" if record["steps"] == record["step"]:
+        case ThreadsChanged():
+            return f"From step {step} on in {event.threads} threads instead of {event.before}: not exactly."
+        case LengthSet() if event.steps == event.step:
             return f"The time limit is reached after step {step}."
-        case "length":
-            return f"The time limit leaves room for {record['steps']:,} steps."
+        case LengthSet():
+            return f"The time limit leaves room for {event.steps:,} steps."
     return None
 
 
@@ -208,11 +226,11 @@ def clock(seconds: float) -> str:
     return str(timedelta(seconds=max(round(seconds), 0)))
 
 
-def _outcome(record: Record, word: str) -> str:
-    done, metrics = f"done in {clock(record['seconds'])}", record["metrics"]
+def _outcome(event: Done, word: str) -> str:
+    done, metrics = f"done in {clock(event.seconds)}", event.metrics
     if metrics is None:
         return done
-    split = "test" if record["split"] == "test" else "held-out"
+    split = "test" if event.split == "test" else "held-out"
     if word != "accuracy":
         return f"{done}: {word} {percent(metrics['accuracy'])}, loss {metrics['loss']:.4g} on {split} images"
     return f"{done}: {percent(metrics['accuracy'])} of {metrics['images']:,} {split} images are right"

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vitrail.cli.live_state import Points, Seen, clock, percent
 from vitrail.cli.terminal import megabytes
-from vitrail.training.log import Record
+from vitrail.training.events import Trained
 
 _WIDEST = 100
 _PLOT_ROWS = 3
@@ -84,18 +84,18 @@ class View:
         return Text.assemble(_bar(seen.images, seen.images_in_all(), width - len(words), ascii_only), words)
 
 
-def numbers(latest: Record, word: str) -> list[Text]:
+def numbers(latest: Trained, word: str) -> list[Text]:
     """What the last line of the log says, a field each: loss, accuracy, rate, speed, data wait, memory."""
-    wait = latest["data_wait"]
+    wait = latest.data_wait
     fields = [
-        _field("loss", _loss(latest["loss"])),
-        _field(word, percent(latest["accuracy"], 1)),
-        _field("rate", f"{latest['learning_rate']:.3g}"),
-        Text.assemble((f"{latest['images_per_second']:,.0f}", "bold"), (" images/s", "dim")),
+        _field("loss", _loss(latest.loss)),
+        _field(word, percent(latest.accuracy, 1)),
+        _field("rate", f"{latest.learning_rate:.3g}"),
+        Text.assemble((f"{latest.images_per_second:,.0f}", "bold"), (" images/s", "dim")),
         _field("data wait", percent(wait, 0), "bold yellow" if wait > _SLOW_DATA else "bold"),
     ]
-    if "memory_bytes" in latest:
-        fields.append(_field("memory", megabytes(latest["memory_bytes"])))
+    if latest.memory_bytes is not None:
+        fields.append(_field("memory", megabytes(latest.memory_bytes)))
     return fields
 
 

@@ -9,20 +9,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from vitrail.errors import UsageError, choose, notice
-from vitrail.training.log import Record, Watcher
+from vitrail.training.events import Done, Evaluated, Event, FewShotScored, RolledBack, Trained
+from vitrail.training.log import Watcher
 
 Tracker = Literal["tensorboard", "wandb"]
 
 _LIBRARIES: dict[Tracker, str] = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb"}
-_TRAIN = {
-    "train/loss": "loss",
-    "train/accuracy": "accuracy",
-    "train/learning_rate": "learning_rate",
-    "speed/images_per_second": "images_per_second",
-    "speed/data_wait": "data_wait",
-}
-_HELD_OUT = {"held_out/accuracy": "accuracy", "held_out/loss": "loss"}
-_TEST = {"test/accuracy": "accuracy"}
 
 
 @contextmanager
@@ -59,24 +51,30 @@ def _library(name: str) -> Any:
 def several(*watchers: Watcher) -> Watcher:
     """One watcher that tells all."""
 
-    def tell(record: Record) -> None:
+    def tell(event: Event) -> None:
         for watcher in watchers:
-            watcher(record)
+            watcher(event)
 
     return tell
 
 
-def scalars(record: Record) -> dict[str, float]:
-    """The numbers of a record by the names they are tracked under; most records have none."""
-    match record["event"]:
-        case "train":
-            return {name: record[key] for name, key in _TRAIN.items()}
-        case "evaluated":
-            return {name: record[key] for name, key in _HELD_OUT.items()}
-        case "few_shot":
-            return {f"few_shot/{record['shots']}_shot_accuracy": record["accuracy"]}
-        case "done" if record["split"] == "test":
-            return {name: record["metrics"][key] for name, key in _TEST.items()}
+def scalars(event: Event) -> dict[str, float]:
+    """The numbers of an event by the names they are tracked under; most events have none."""
+    match event:
+        case Trained():
+            return {
+                "train/loss": event.loss,
+                "train/accuracy": event.accuracy,
+                "train/learning_rate": event.learning_rate,
+                "speed/images_per_second": event.images_per_second,
+                "speed/data_wait": event.data_wait,
+            }
+        case Evaluated():
+            return {"held_out/accuracy": event.accuracy, "held_out/loss": event.loss}
+        case FewShotScored():
+            return {f"few_shot/{event.shots}_shot_accuracy": event.accuracy}
+        case Done(split="test", metrics=dict(metrics)):
+            return {"test/accuracy": metrics["accuracy"]}
     return {}
 
 
@@ -86,9 +84,9 @@ class _Harmless:
     def __init__(self, kind: Tracker, watcher: Watcher) -> None:
         self._kind, self._watcher = kind, watcher
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, event: Event) -> None:
         try:
-            self._watcher(record)
+            self._watcher(event)
         except Exception as error:
             self._watcher = several()
             notice(f"{self._kind} failed ({error}), so nothing more is tracked; the run and its log.jsonl go on")
@@ -106,13 +104,13 @@ def _tensorboard(folder: Path, config: dict[str, Any], step: int) -> Iterator[Wa
     if not step:
         writer.add_text("config", f"```\n{json.dumps(config, indent=2)}\n```")
 
-    def hear(record: Record) -> None:
+    def hear(event: Event) -> None:
         nonlocal writer
-        for name, value in scalars(record).items():
-            writer.add_scalar(name, value, record["step"])
-        if record["event"] == "rollback":
+        for name, value in scalars(event).items():
+            writer.add_scalar(name, value, event.step)
+        if isinstance(event, RolledBack):
             writer.close()
-            writer = opened(record["step"])
+            writer = opened(event.step)
 
     try:
         yield hear
@@ -142,9 +140,9 @@ def _wandb(folder: Path, config: dict[str, Any], _step: int) -> Iterator[Watcher
         # Its own count of steps cannot go back, as a run does after losses that were not finite.
         run.define_metric("*", step_metric="step")
 
-        def hear(record: Record) -> None:
-            if found := scalars(record):
-                run.log({"step": record["step"], **found})
+        def hear(event: Event) -> None:
+            if found := scalars(event):
+                run.log({"step": event.step, **found})
 
         yield hear
 

@@ -7,8 +7,8 @@ from vitrail.reports.chart import Chart, Line, Mark, Point
 from vitrail.reports.events import marked
 from vitrail.reports.numbers import is_number, percent
 from vitrail.reports.story import Story
+from vitrail.training.events import Record
 from vitrail.training.length import total_steps
-from vitrail.training.log import Record
 from vitrail.training.schedule import learning_rate, resolved
 
 # As many as a small chart has pixels for.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from vitrail.data.check.words import counted
 from vitrail.reports.numbers import percent
-from vitrail.training.log import Record
+from vitrail.training.events import Record
 
 _STEPS_NAMED = 8
 

@@ -16,10 +16,11 @@ from vitrail.reports.answers import Answers, read_answers
 from vitrail.reports.numbers import is_number
 from vitrail.reports.summary import Summary
 from vitrail.runtime.lock import is_held
+from vitrail.training.events import Record
 from vitrail.training.folder import RunFolder, RunRecord, read_run
 from vitrail.training.held_out import open_split, silently
 from vitrail.training.length import total_steps
-from vitrail.training.log import Record, read_log
+from vitrail.training.log import read_log
 from vitrail.training.sources import open_run_data
 
 

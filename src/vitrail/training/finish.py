@@ -9,6 +9,7 @@ from vitrail.data import Source
 from vitrail.evaluation import Metrics, Predictions, measure
 from vitrail.models import Classifier
 from vitrail.runtime.atomic import atomic_file
+from vitrail.training.events import Done
 from vitrail.training.folder import RunFolder
 from vitrail.training.hidden_pictures import write_hidden
 from vitrail.training.keep import recorded
@@ -52,14 +53,13 @@ def finish(session: Session, folder: RunFolder, log: Log, advance: Callable[[int
             _record(session, folder, model, split, metrics)
             _write_predictions(folder, predictions, source)
     log.write(
-        {
-            "event": "done",
-            "step": session.progress.step,
-            "split": split if metrics else None,
-            "metrics": None if metrics is None else metrics.record(),
-            "best": None if session.progress.best is None else vars(session.progress.best),
-            "seconds": round(session.progress.seconds, 3),
-        }
+        Done(
+            step=session.progress.step,
+            split=split if metrics else None,
+            metrics=None if metrics is None else metrics.record(),
+            best=None if session.progress.best is None else vars(session.progress.best),
+            seconds=round(session.progress.seconds, 3),
+        )
     )
     return Outcome(split, metrics, predictions, source)
 

@@ -7,23 +7,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from vitrail.errors import DataError, DiskError, notice
 from vitrail.runtime.atomic import atomic_file
-from vitrail.runtime.json_text import finite, json_text
+from vitrail.runtime.json_text import json_text
 from vitrail.runtime.lock import Hold
+from vitrail.training.events import Event, Record, to_record
 from vitrail.training.folder import RunFolder
 
-Record = dict[str, Any]
-"""What happened: "event" says what kind, "step" after how many updates."""
-
-Watcher = Callable[[Record], None]
-"""Is told every record as it is written, and between them {"event": "step", "step": number}."""
+Watcher = Callable[[Event], None]
+"""Is told every event that is written, and those that never are."""
 
 
 class Log:
-    """Appends records to a file; every line is handed to the system at once."""
+    """Appends events to a file; every line is handed to the system at once."""
 
     def __init__(self, path: Path, watcher: Watcher, *, is_written: bool = True, hold: Hold | None = None) -> None:
         """Of several processes one writes; the others only count. `hold` knows whether the folder is in its place."""
@@ -32,12 +29,12 @@ class Log:
         self.records = 0
         """How many are in the file."""
 
-    def write(self, record: Record) -> None:
-        """Append a record and tell it to who watches."""
+    def write(self, event: Event) -> None:
+        """Append an event and tell it to who watches."""
         if self._is_written:
-            self._append(record)
+            self._append(to_record(event))
         self.records += 1
-        self.watcher(record)
+        self.watcher(event)
 
     def _append(self, record: Record) -> None:
         # An open file follows a folder that is moved, and checkpoints and models would not.
@@ -47,7 +44,7 @@ class Log:
                 if self._path.is_symlink():
                     raise OSError(errno.ELOOP, "it is a link, and the log is never written elsewhere")
                 self._file = self._path.open("a", encoding="utf-8")
-            self._file.write(json_text(finite(record)) + "\n")
+            self._file.write(json_text(record) + "\n")
             self._file.flush()
         except OSError as error:
             raise self._failed(error) from error

@@ -16,11 +16,26 @@ from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training.divergence import MOST_IN_A_ROW, MOST_ROLLBACKS, RATE_FACTOR, Diverged, NotFinite, write_diverged
 from vitrail.training.estimate import try_seconds_per_image
+from vitrail.training.events import (
+    Evaluated,
+    Evaluating,
+    Event,
+    FewShotScored,
+    LengthSet,
+    MicroBatchHalved,
+    PieceDone,
+    RecordsLost,
+    RolledBack,
+    Saved,
+    Skipped,
+    Stepped,
+    Trained,
+)
 from vitrail.training.few_shot import FewShot
 from vitrail.training.folder import RunFolder
 from vitrail.training.keep import keep_model
 from vitrail.training.length import epoch_of, evaluation_interval, is_milestone, micro_batch, total_steps
-from vitrail.training.log import Log, Record
+from vitrail.training.log import Log
 from vitrail.training.memory import OutOfMemory, smallest_piece
 from vitrail.training.newest import newest_of_all
 from vitrail.training.pace import Pace
@@ -49,7 +64,7 @@ class Loop:
 
     def tell_lost(self, records: int) -> None:
         """Records of the log that could not be read or were gone: what was computed does not depend on them."""
-        self._happened({"event": "lost_records", "step": self.session.progress.step, "records": records})
+        self._happened(RecordsLost(step=self.session.progress.step, records=records))
 
     def run(self) -> None:
         """Train to the end; losses that are not finite and memory that runs out are met on the way."""
@@ -121,13 +136,13 @@ class Loop:
             step.accumulate(batch.images, batch.targets, is_last=micro == last)
             if micro < last:
                 done, whole = (micro + 1) * session.progress.micro_batch, session.config.train.batch_size
-                self.log.watcher({"event": "piece", "step": session.progress.step + 1, "images": done, "of": whole})
+                self.log.watcher(PieceDone(step=session.progress.step + 1, images=done, of=whole))
         session.set_numbers()
         step.update()
         session.progress = replace(session.progress, step=session.progress.step + 1)
         self._unread += 1
         self.pace.count(session.config.train.batch_size)
-        self.log.watcher({"event": "step", "step": session.progress.step})
+        self.log.watcher(Stepped(step=session.progress.step))
 
     def _write_log(self) -> None:
         """Read what the last updates saw, write the mean of it, and look whether it was finite."""
@@ -140,7 +155,7 @@ class Loop:
             self._judge(number, happened)
         finite = [happened for happened in seen if happened.was_finite]
         if finite:
-            self.log.write(self._record(step, finite))
+            self.log.write(self._trained(step, finite))
 
     def _judge(self, number: int, happened: Happened) -> None:
         session = self.session
@@ -150,22 +165,21 @@ class Loop:
             return
         bad = session.progress.bad_in_a_row + 1
         session.progress = replace(session.progress, bad_in_a_row=bad)
-        self.log.write({"event": "skipped", "step": number, "reason": "loss or gradient is not finite"})
+        self.log.write(Skipped(step=number, reason="loss or gradient is not finite"))
         if bad >= MOST_IN_A_ROW and self._not_finite is None:
             self._not_finite = NotFinite(number)
 
-    def _record(self, step: int, finite: list[Happened]) -> Record:
+    def _trained(self, step: int, finite: list[Happened]) -> Trained:
         train = self.session.config.train
-        return {
-            "event": "train",
-            "step": step,
-            "epoch": round(epoch_of(step, train.batch_size, self._images), 4),
-            "loss": sum(happened.loss for happened in finite) / len(finite),
-            "accuracy": sum(happened.accuracy for happened in finite) / len(finite),
-            "learning_rate": self.session.last_rate,
-            "gradient_norm": finite[-1].gradient_norm,
+        return Trained(
+            step=step,
+            epoch=round(epoch_of(step, train.batch_size, self._images), 4),
+            loss=sum(happened.loss for happened in finite) / len(finite),
+            accuracy=sum(happened.accuracy for happened in finite) / len(finite),
+            learning_rate=self.session.last_rate,
+            gradient_norm=finite[-1].gradient_norm,
             **self.pace.measured(self.session.device),
-        }
+        )
 
     def _evaluate(self) -> None:
         """Measure on held-out images, and keep the model when it is the best so far, or the last."""
@@ -184,7 +198,7 @@ class Loop:
             is_best = session.progress.best is None or session.progress.best.is_beaten_by(found)
             if is_best:
                 session.progress = replace(session.progress, best=found)
-            self.log.write({"event": "evaluated", "step": step, **metrics.record(), "is_best": is_best})
+            self.log.write(Evaluated(step=step, **metrics.record(), is_best=is_best))
         else:
             is_best = is_last
         keeps_last = session.config.train.keep == "last" or held_out is None
@@ -198,7 +212,7 @@ class Loop:
         """Tell how good the features are for another data set."""
         with self.pace.paused(), self.stopping.interruptible():
             found = self._within_memory(lambda: self.session.few_shot(few_shot, self._heard))
-        self.log.write({"event": "few_shot", "step": self.session.progress.step, **found})
+        self.log.write(FewShotScored(step=self.session.progress.step, **found))
 
     def _owes_evaluation(self) -> bool:
         """Whether an epoch has just ended, or the run, and has not been measured; a stop may have come between."""
@@ -224,9 +238,7 @@ class Loop:
             ) from error
 
     def _evaluated(self, images: int) -> None:
-        self.log.watcher(
-            {"event": "evaluating", "step": self.session.progress.step, "images": images * self.processes.ranks}
-        )
+        self.log.watcher(Evaluating(step=self.session.progress.step, images=images * self.processes.ranks))
         self.stopping.obey(self.processes)
 
     def _heard(self, _images: int) -> None:
@@ -243,7 +255,7 @@ class Loop:
                 self._write_checkpoint(tensors)
             self.processes.wait()
         self.pace.saved()
-        self.log.watcher({"event": "saved", "step": self.session.progress.step})
+        self.log.watcher(Saved(step=self.session.progress.step))
 
     def _write_checkpoint(self, tensors: checkpoints.Tensors) -> None:
         session = self.session
@@ -302,7 +314,7 @@ class Loop:
         progress = self.session.progress
         steps = min(steps, total_steps(self.session.config.train, self._images))
         if steps != progress.steps:
-            self._happened({"event": "length", "step": progress.step, "steps": steps}, steps=steps)
+            self._happened(LengthSet(step=progress.step, steps=steps), steps=steps)
 
     def _halve(self, reason: str) -> None:
         """Memory ran out: half as many images at a time, the same batch, and the step again from its beginning."""
@@ -336,7 +348,7 @@ class Loop:
                 f"{setting('train.checkpoint_activations', True)}; everything is saved, and with more memory "
                 f"{self.folder.resume_command} goes on.",
             ) from None
-        event = {"event": "micro_batch", "step": session.progress.step, "from": before, "micro_batch": size}
+        event = MicroBatchHalved(step=session.progress.step, before=before, micro_batch=size)
         session.rebuild_step()
         self._happened(event, micro_batch=size, each=size)
 
@@ -356,7 +368,7 @@ class Loop:
         self.log.rewind(session.progress.records, events)
         factor = session.progress.rate_factor * RATE_FACTOR
         session.progress = replace(session.progress, events=events, bad_in_a_row=0)
-        event = {"event": "rollback", "step": session.progress.step, "from": error.step, "rate_factor": factor}
+        event = RolledBack(step=session.progress.step, before=error.step, rate_factor=factor)
         self._happened(event, rate_factor=factor)
 
     def _give_up(self, error: NotFinite) -> None:
@@ -379,7 +391,7 @@ class Loop:
             + (f", or {setting('optim.clip', 1)}." if session.config.optim.clip is None else "."),
         )
 
-    def _happened(self, event: Record, **changes) -> None:
+    def _happened(self, event: Event, **changes) -> None:
         """Something that cannot be computed ahead: in a checkpoint at once, so that it is replayed, and in the log."""
         self.session.progress = self.session.progress.with_event(event, **changes)
         self.save()

@@ -7,9 +7,7 @@ from typing import Any
 from vitrail.config import from_json
 from vitrail.config.checks import count, positive
 from vitrail.errors import UsageError
-
-Event = dict[str, Any]
-"""Something that changed the run: a halved micro-batch, a rollback, a length set by the clock. Always with its step."""
+from vitrail.training.events import Event, Record, RolledBack, to_record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,8 @@ class Progress:
     """The step of the last evaluation."""
     records: int = 0
     """In the log, when this was saved."""
-    events: tuple[Event, ...] = ()
+    events: tuple[Record, ...] = ()
+    """What changed the run: a halved micro-batch, a rollback, a length set by the clock."""
 
     def __post_init__(self) -> None:
         positive("micro_batch", self.micro_batch)
@@ -71,11 +70,11 @@ class Progress:
     @property
     def rollbacks(self) -> int:
         """How often the run went back after losses that were not finite."""
-        return sum(event["event"] == "rollback" for event in self.events)
+        return sum(event["event"] == RolledBack.event for event in self.events)
 
     def with_event(self, event: Event, **changes: Any) -> "Progress":
         """The progress after an event, with what it changed."""
-        return replace(self, events=(*self.events, event), **changes)
+        return replace(self, events=(*self.events, to_record(event)), **changes)
 
     def to_json(self) -> dict[str, Any]:
         """For the state of a checkpoint."""

@@ -8,6 +8,7 @@ from vitrail.runtime.lock import MovedFolder
 from vitrail.runtime.processes import LostProcess, Standstill
 from vitrail.runtime.threads import in_threads, own_threads
 from vitrail.training import checkpoint as checkpoints
+from vitrail.training.events import Measuring, ProcessesChanged, Resumed, ThreadsChanged, from_record
 from vitrail.training.finish import Outcome, finish
 from vitrail.training.folder import PartFolder, RunFolder
 from vitrail.training.log import Log, Watcher
@@ -24,7 +25,7 @@ def run(session: Session, folder: RunFolder, watcher: Watcher) -> Outcome:
     stopping = Stopping(is_alone=processes.ranks == 1)
 
     def measured(images: int) -> None:
-        watcher({"event": "testing", "images": images * processes.ranks})
+        watcher(Measuring(step=session.progress.step, images=images * processes.ranks))
         stopping.obey(processes)
 
     with processes.together():
@@ -40,7 +41,7 @@ def run(session: Session, folder: RunFolder, watcher: Watcher) -> Outcome:
             lost = processes.first_says(lambda: _tidied(session, folder, log))
             _tell_move(session, watcher)
             if session.progress.step:
-                log.write({"event": "resumed", "step": session.progress.step})
+                log.write(Resumed(step=session.progress.step))
             loop = Loop(session, folder, log, stopping)
             if lost:
                 loop.tell_lost(lost)
@@ -78,9 +79,9 @@ def _written(found: Standstill, session: Session, folder: RunFolder) -> Standsti
 
 def _tell_move(session: Session, watcher: Watcher) -> None:
     """Another number of processes or threads is in the log already, as an event; whoever watches hears it now."""
-    last = session.progress.events[-1:]
-    if last and last[0]["event"] in ("processes", "threads") and last[0]["step"] == session.progress.step:
-        watcher(last[0])
+    for event in map(from_record, session.progress.events[-1:]):
+        if isinstance(event, ProcessesChanged | ThreadsChanged) and event.step == session.progress.step:
+            watcher(event)
 
 
 def settled_threads(session: Session) -> int | None:

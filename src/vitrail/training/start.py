@@ -18,6 +18,7 @@ from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
 from vitrail.runtime.threads import own_threads
 from vitrail.training import checkpoint as checkpoints
+from vitrail.training.events import ProcessesChanged, ThreadsChanged
 from vitrail.training.folder import (
     FORMAT,
     RunFolder,
@@ -263,7 +264,7 @@ def _settle_threads(session: Session, processes_then: int, *, may_change: bool) 
     if processes_then != session.processes.ranks:
         session.progress = replace(progress, threads=now)
     elif may_change and now != progress.threads:
-        event = {"event": "threads", "step": progress.step, "from": progress.threads, "threads": now}
+        event = ThreadsChanged(step=progress.step, before=progress.threads, threads=now)
         session.progress = progress.with_event(event, threads=now)
 
 
@@ -276,7 +277,7 @@ def _settle_pieces(session: Session, processes_then: int, asked: int | None) -> 
     wanted = asked or progress.each or -(-progress.micro_batch // then)
     size = micro_batch(wanted * now, session.config.train.batch_size, smallest_piece(session.config) * now)
     if (size, now) != (progress.micro_batch, then):
-        event = {"event": "processes", "step": progress.step, "from": then, "processes": now, "micro_batch": size}
+        event = ProcessesChanged(step=progress.step, before=then, processes=now, micro_batch=size)
         session.progress = progress.with_event(event, micro_batch=size, each=wanted)
 
 
