@@ -15,13 +15,13 @@ def test_every_short_name_is_of_a_field_that_there_is():
 @pytest.mark.parametrize(
     ("text", "option", "keyword"),
     [
-        (setting("optim.lr"), "--lr", "lr="),
+        (setting("optim.lr"), "--lr", "lr"),
         (setting("optim.lr", 0.003), "--lr 0.003", "lr=0.003"),
-        (setting("data.root"), "--root", "root="),
+        (setting("data.root"), "--root", "root"),
         (setting("data.data", "FOLDER"), "--data FOLDER", "data='FOLDER'"),
         (setting("data.skip_bad", True), "--skip-bad", "skip_bad=True"),
         (setting("train.compile", False), "--no-compile", "compile=False"),
-        (setting("train.keep"), "--train.keep", 'settings={"train.keep": ...}'),
+        (setting("train.keep"), "--train.keep", 'settings["train.keep"]'),
         (setting("train.keep", "last"), "--train.keep last", 'settings={"train.keep": "last"}'),
         (setting("optim.clip", 1), "--optim.clip 1", 'settings={"optim.clip": 1}'),
         (
@@ -30,7 +30,7 @@ def test_every_short_name_is_of_a_field_that_there_is():
             'settings={"train.checkpoint_activations": False}',
         ),
         (setting("device", "cpu"), "--device cpu", "device='cpu'"),
-        (setting("any_size"), "--any-size", "any_size="),
+        (setting("any_size"), "--any-size", "any_size"),
         (setting("image_size", (32, 64)), "--image-size 32 64", "image_size=[32, 64]"),
         (setting("out", "my folder"), "--out 'my folder'", "out='my folder'"),
     ],

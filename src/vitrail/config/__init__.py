@@ -11,6 +11,7 @@ from vitrail.config.peer import PeerConfig, PeerName, peer_name
 from vitrail.config.preprocessing import PRESETS, Preprocessing, preset
 from vitrail.config.run import RunConfig
 from vitrail.config.serve import ServeConfig
+from vitrail.config.settings import Names, Settings, read_texts, read_values
 from vitrail.config.training import OptimConfig, ScheduleConfig, TrainConfig
 from vitrail.config.values import from_json, replace, to_json
 from vitrail.config.vit import VitConfig
@@ -28,6 +29,7 @@ __all__ = [
     "DecodePolicy",
     "MaskingConfig",
     "ModelConfig",
+    "Names",
     "OptimConfig",
     "PeerConfig",
     "PeerName",
@@ -36,12 +38,15 @@ __all__ = [
     "RunConfig",
     "ScheduleConfig",
     "ServeConfig",
+    "Settings",
     "TrainConfig",
     "VitConfig",
     "from_json",
     "pair",
     "peer_name",
     "preset",
+    "read_texts",
+    "read_values",
     "replace",
     "times",
     "to_json",

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from vitrail.config.data import DataConfig
-from vitrail.errors import Spelling, typed, typed_option
+from vitrail.errors import Spelling, marked, spelled, typed, typed_option
 
 SHORT: dict[str, str] = {
     "lr": "optim.lr",
@@ -46,13 +46,13 @@ def _typed(verb: str, subjects: Sequence[str], options: Mapping[str, Any]) -> st
 
 def _keyword(name: str, value: object) -> str:
     name = short_name(name)
-    if "." in name:
-        return f"settings={{{_item(name, value)}}}"
-    return f"{name}=" if value is ... else f"{name}={value!r}"
+    if value is ...:
+        return f'settings["{name}"]' if "." in name else name
+    return f"settings={{{_item(name, value)}}}" if "." in name else f"{name}={value!r}"
 
 
 def _item(name: str, value: object) -> str:
-    shown = "..." if value is ... else json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    shown = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
     return f'"{name}": {shown}'
 
 
@@ -71,3 +71,8 @@ OPTIONS = Spelling(setting=_option, command=_typed)
 
 KEYWORDS = Spelling(setting=_keyword, command=_call)
 """In Python."""
+
+
+def as_typed(error: BaseException) -> str:
+    """What an error says, for people at a command line: in a table, a page or a line of output."""
+    return spelled(marked(error), OPTIONS)

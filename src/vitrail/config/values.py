@@ -48,7 +48,7 @@ def from_json(kind: type[Config], values: object, *, where: str) -> Config:
         if name not in values and field.default is required and field.default_factory is required:
             raise DataError(f"the field {name!r} is missing", where=where)
     before = {name: field.metadata["left_out"] for name, field in fields.items() if "left_out" in field.metadata}
-    converted = {name: _convert(hints[name], value, f"{where}, field {name!r}") for name, value in values.items()}
+    converted = {name: convert(hints[name], value, f"{where}, field {name!r}") for name, value in values.items()}
     try:
         return kind(**before | converted)
     except VitrailError as error:
@@ -75,12 +75,12 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     if get_origin(hint) is Literal:
         return choose(name, value, get_args(hint))
     try:
-        return _convert(hint, value, name)
+        return convert(hint, value, name)
     except DataError as error:
         raise UsageError(f"{name}: {error.came}", wanted=error.wanted, fix=error.fix) from None
 
 
-def _convert(hint: Any, value: Any, where: str) -> Any:
+def convert(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _convert_union(arguments, value, where)
@@ -94,7 +94,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
         if len(kinds) != len(value):
             raise DataError(f"found {len(value)} values", wanted=f"{len(kinds)}", where=where)
-        return tuple(_convert(kind, item, where) for kind, item in zip(kinds, value, strict=True))
+        return tuple(convert(kind, item, where) for kind, item in zip(kinds, value, strict=True))
     if origin is dict:
         if isinstance(value, dict):
             return value
@@ -115,18 +115,18 @@ def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
     tags = {tag: option for option in candidates if (tag := _tag(option))}
     if isinstance(value, dict) and tags:
         try:
-            return _convert(tags[choose("kind", value.get("kind"), tags)], value, where)
+            return convert(tags[choose("kind", value.get("kind"), tags)], value, where)
         except UsageError as error:
             raise DataError(error.came, where=where, fix=error.fix) from None
     if isinstance(value, dict) and all(map(dataclasses.is_dataclass, candidates)):
         # The kind that knows most of the names, so that its error is about the one field that is wrong.
-        return _convert(max(candidates, key=lambda kind: len(_names(kind) & set(value))), value, where)
+        return convert(max(candidates, key=lambda kind: len(_names(kind) & set(value))), value, where)
     for option in candidates[:-1]:
         try:
-            return _convert(option, value, where)
+            return convert(option, value, where)
         except DataError:
             continue
-    return _convert(candidates[-1], value, where)
+    return convert(candidates[-1], value, where)
 
 
 def _names(kind: Any) -> set[str]:
