@@ -113,8 +113,20 @@ def test_the_make_targets_exist() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
+@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
+def test_the_python_of_the_page_about_it_runs(checkout, capsys) -> None:
+    program = "\n".join(blocks("python", (ROOT / "docs" / "python.md").read_text(encoding="utf-8")))
+    names: dict = {}
+    exec(compile(program, "docs/python.md", "exec"), names)
+    assert names["tuned"].accuracy is not None
+    assert [name for name, _ in names["plan"].runs] == ["sweep/lr-0.01", "sweep/lr-0.03", "seed-0"]
+    assert capsys.readouterr().out.splitlines()[-1].startswith("40 ")
+
+
+@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
 def test_the_python_runs(checkout) -> None:
     program = "\n".join(blocks("python"))
+    draw_photos(checkout / "photos")
     assert "load_model" in program
     names: dict = {}
     exec(compile(program, "README.md", "exec"), names)
@@ -122,6 +134,7 @@ def test_the_python_runs(checkout) -> None:
     assert names["tokens"].shape == (2, 129, 48)
     assert names["attention"][0].shape == (2, 4, 129, 129)
     assert (checkout / "my-model.npz").exists()
+    assert names["tuned"].model.labels == ("cat", "dog")
 
 
 def test_the_tree_lists_every_room() -> None:

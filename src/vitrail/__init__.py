@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vitrail import weights as weights
+    from vitrail.experiments.calling import plan as plan
+    from vitrail.experiments.finetune import finetune as finetune
+    from vitrail.experiments.selftrain import selftrain as selftrain
+    from vitrail.experiments.train import train as train
+    from vitrail.experiments.transfer import transfer as transfer
+    from vitrail.experiments.vtab import vtab as vtab
     from vitrail.models import VisionTransformer as VisionTransformer
     from vitrail.models import create_model as create_model
     from vitrail.prediction import Predictor as Predictor
@@ -20,14 +26,21 @@ _HOMES = {
     "Predictor": "vitrail.prediction",
     "VisionTransformer": "vitrail.models",
     "create_model": "vitrail.models",
+    "finetune": "vitrail.experiments.finetune",
     "load_model": "vitrail.weights",
+    "plan": "vitrail.experiments.calling",
     "save_model": "vitrail.weights",
+    "selftrain": "vitrail.experiments.selftrain",
+    "train": "vitrail.experiments.train",
+    "transfer": "vitrail.experiments.transfer",
+    "vtab": "vitrail.experiments.vtab",
 }
 _ROOMS = (
     "config",
     "data",
     "errors",
     "evaluation",
+    "experiments",
     "exporting",
     "inspection",
     "models",
@@ -38,7 +51,20 @@ _ROOMS = (
     "zoo",
 )
 
-__all__ = ["Predictor", "VisionTransformer", "create_model", "load_model", "save_model", "weights"]
+__all__ = [
+    "Predictor",
+    "VisionTransformer",
+    "create_model",
+    "finetune",
+    "load_model",
+    "plan",
+    "save_model",
+    "selftrain",
+    "train",
+    "transfer",
+    "vtab",
+    "weights",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -86,6 +86,10 @@ class VitrailError(Exception):
     exit_code = 2
     is_shared = False
     """Whether all processes of a run come to it alike, so that one of them tells it."""
+    folder: Any = None
+    """Of the experiment that it came to, where one had begun."""
+    run: Any = None
+    """What can go on from there, for a call from Python."""
 
     def __init__(self, came: str, *, wanted: str = "", where: str = "", fix: str = "") -> None:
         self.came, self.wanted, self.where, self.fix = came, wanted, where, fix

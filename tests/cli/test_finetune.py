@@ -12,11 +12,12 @@ from tests.experiments.conftest import save_network
 from tests.training.tiny_run import make_images
 
 import vitrail
-from vitrail.cli import finetuning, main
-from vitrail.config import PRESETS, preset
-from vitrail.experiments import finetune
-from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
-from vitrail.experiments.finetune_start import read_start
+from vitrail.cli import main
+from vitrail.config import PRESETS, Settings, preset
+from vitrail.experiments import driver
+from vitrail.experiments.driver import Driver
+from vitrail.experiments.finetune import FinetuneFolder, Options, plan_finetuning, read_finetuning
+from vitrail.experiments.start import read_start
 from vitrail.training.events import Event, Stepped
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.run import run
@@ -38,9 +39,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs without a view and a report, which take longer than the training."""
-    monkeypatch.setattr(
-        finetuning, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None)
-    )
+    monkeypatch.setattr(Driver, "train", lambda _driver, session, folder, _run: run(session, folder, lambda _r: None))
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def failure(capsys, code: int, *words: object) -> str:
 
 
 def plan_of(name: str):
-    return read_plan(FinetuneFolder(Path("runs") / name))
+    return read_finetuning(FinetuneFolder(Path("runs") / name)).plan
 
 
 def test_from_a_folder_of_images_to_a_number(capsys, source: Path, data: Path):
@@ -151,9 +150,8 @@ def test_the_papers_rows_and_the_hyper_rule(capsys, source: Path, data: Path):
 
 
 def test_the_paper_fine_tunes_at_384_pixels(source: Path, data: Path):
-    _, plan = finetuning.plan_finetuning(
-        read_start(str(source)), ["--data", str(data), "--recipe", "finetune-cifar10", "--device", "cpu"]
-    )
+    given = Settings({"data.data": str(data)})
+    plan = plan_finetuning(read_start(str(source)), given, Options(recipe="finetune-cifar10", device="cpu"))
     assert plan.config.model.image_size == (384, 384)
     assert plan.rates == (0.001, 0.003, 0.01, 0.03)
     optim, train = plan.config.optim, plan.config.train
@@ -162,20 +160,11 @@ def test_the_paper_fine_tunes_at_384_pixels(source: Path, data: Path):
     assert (plan.config.schedule.decay, plan.config.schedule.warmup_steps) == ("cosine", 500)
 
 
-def test_a_known_data_set_takes_its_row_and_a_folder_of_that_name_does_not(tmp_path: Path):
-    from vitrail.experiments.transfer_look import recipe_name
-
-    assert recipe_name(None, "cifar10") == "finetune-cifar10"
-    assert recipe_name(None, "digits") == "finetune-folder"
-    (tmp_path / "cifar10").mkdir()
-    assert recipe_name(None, "cifar10") == "finetune-folder"
-
-
 @pytest.mark.usefixtures("unseen")
 def test_ctrl_c_and_going_on(capsys, source: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
     words = (source, "--data", data, "--rates", 0.01, 0.1, "--name", "mine", *QUICK)
 
-    def interrupted(session, folder, **_):
+    def interrupted(_driver, session, folder, _run):
         def watch(event: Event) -> None:
             if isinstance(event, Stepped) and session.config.optim.lr == 0.1:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -183,7 +172,7 @@ def test_ctrl_c_and_going_on(capsys, source: Path, data: Path, monkeypatch: pyte
         return run(session, folder, watch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(finetuning, "train_and_report", interrupted)
+        patch.setattr(Driver, "train", interrupted)
         message = failure(capsys, 75, *words)
     assert message.endswith("To go on: vitrail finetune --resume runs/mine.")
     out = printed_by(capsys, "--resume", "runs/mine", "--device", "cpu")
@@ -231,17 +220,17 @@ def test_what_learnt_without_labels_has_a_recipe_of_its_own(source, data, capsys
     model.provenance = {"masking": {"method": "patches"}}
     vitrail.save_model(model, "masked")
     printed_by(capsys, "masked", "--data", data, *QUICK, "--name", "first")
-    plan = read_plan(FinetuneFolder(Path("runs/first")))
+    plan = plan_of("first")
     assert plan.config.recipe == "finetune-masked"
     assert plan.config.model.stochastic_depth == 0.1
     assert plan.config.augment.crop == "pad"
     printed_by(capsys, "masked", "--data", data, *QUICK, "--name", "second", "--recipe", "finetune-folder")
-    assert read_plan(FinetuneFolder(Path("runs/second"))).config.recipe == "finetune-folder"
+    assert plan_of("second").config.recipe == "finetune-folder"
 
 
 @pytest.mark.usefixtures("unseen")
 def test_a_second_start_before_the_first_run_has_begun_writes_nothing(capsys, source, data, monkeypatch):
-    begun, second = finetune.begin, []
+    begun, second = driver.begin, []
     words = ["finetune", *map(str, (source, "--data", data, *QUICK, "--lr", 0.01, "--seeds", 1, "--name", "mine"))]
 
     def meet(*arguments, **more):
@@ -251,7 +240,7 @@ def test_a_second_start_before_the_first_run_has_begun_writes_nothing(capsys, so
             assert [path.name for path in Path("runs/mine").iterdir()] == [".lock"]
         return begun(*arguments, **more)
 
-    monkeypatch.setattr(finetune, "begin", meet)
+    monkeypatch.setattr(driver, "begin", meet)
     assert main(words) == 0
     assert second == [2]
     assert "another process is working on" in capsys.readouterr().err

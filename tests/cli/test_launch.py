@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.training.tiny_run import assert_same_run, events, losses
 
-from vitrail.cli.launch import folder_of_this_launch, mark_launch, split_processes
+from vitrail.cli.launch import split_processes
 from vitrail.errors import UsageError
 
 VITRAIL = [sys.executable, "-m", "vitrail"]
@@ -56,27 +56,6 @@ def test_processes_of_torchrun_start_no_others(monkeypatch):
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(UsageError, match="torchrun has its --nproc-per-node"):
         split_processes(["--processes", "2"])
-
-
-def test_a_restarted_launch_finds_the_run_it_began(tmp_path, monkeypatch):
-    for name in ("one", "two", "other"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-7")
-    mark_launch(tmp_path / "one")
-    mark_launch(tmp_path / "two")
-    os.utime(tmp_path / "one" / ".launch", (1, 1))
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-8")
-    mark_launch(tmp_path / "other")
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-7")
-    assert folder_of_this_launch(tmp_path) is None, "nothing was restarted"
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert folder_of_this_launch(tmp_path) == tmp_path / "two"
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    assert folder_of_this_launch(tmp_path) is None, "a launch without an id is known by its process"
-    mark_launch(tmp_path / "one")
-    assert folder_of_this_launch(tmp_path) == tmp_path / "one"
-    monkeypatch.delenv("TORCHELASTIC_RUN_ID")
-    assert folder_of_this_launch(tmp_path) is None
 
 
 @pytest.mark.slow

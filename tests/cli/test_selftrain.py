@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -16,9 +17,13 @@ from tests.training.tiny_run import CLASSES, make_images
 import vitrail
 from vitrail import load_model
 from vitrail.cli import main
+from vitrail.cli.selftrain import say_result, say_round, tell_fall
 from vitrail.data.sources.source import Arrays
-from vitrail.errors import UsageError
-from vitrail.experiments import selftrain_folder, selftrain_rounds
+from vitrail.errors import Notice, UsageError
+from vitrail.experiments import selftrain, selftrain_rounds
+from vitrail.experiments.selftrain import SelftrainFolder
+from vitrail.experiments.selftrain_choosing import Choice
+from vitrail.experiments.selftrain_result import Model, Result, Score, Taught
 from vitrail.runtime.lock import only_one
 from vitrail.training import loop
 
@@ -148,7 +153,7 @@ def test_a_name_whose_teacher_was_sure_of_nothing_can_be_used_again(trained, her
     assert main(["selftrain", str(other), *DIGITS, *SHORT, "--name", "selftrain-1"]) == 2
     assert "there is a run already" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr("vitrail.experiments.selftrain_answers._piece", None)
+        patch.setattr("vitrail.experiments.selftrain_teacher._piece", None)
         assert main([*words, "--threshold", "0", "--name", "selftrain-1"]) == 0
     assert "begins anew in runs/selftrain-1" in capsys.readouterr().out
     assert json.loads((first / "selftrain.json").read_text())["students"][0]["taught"]["images"] > 0
@@ -158,12 +163,12 @@ def test_a_name_whose_teacher_was_sure_of_nothing_can_be_used_again(trained, her
 
 @pytest.mark.slow
 def test_options_of_a_student_that_cannot_begin_can_be_mended_under_the_same_name(trained, here, capsys, monkeypatch):
-    def refused(*_):
+    def refused(*_, **__):
         raise UsageError("no room")
 
     words = ["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0", "--name", "self"]
     with monkeypatch.context() as patch:
-        patch.setattr("vitrail.experiments.selftrain_rounds.begin", refused)
+        patch.setattr("vitrail.experiments.driver.begin", refused)
         assert main(words) == 2
     assert (here / "runs/self/taught-1/taught.json").is_file()
     # With another threshold, what was chosen would be lost.
@@ -206,7 +211,7 @@ def test_a_model_can_be_the_student(here, capsys) -> None:
         (["selftrain", "--resume", "teacher"], "not the record of a self-training"),
         (
             ["selftrain", "--resume", "runs/self", "--threshold", "0.5"],
-            "wanted one of --micro-batch, --workers, --root",
+            "--threshold cannot change a run that goes on; wanted one of ",
         ),
         (["selftrain", "--resume", "runs/self", "--processes", "2"], "--processes is given, and this runs in one"),
     ],
@@ -222,7 +227,7 @@ def test_mistakes_are_one_message_and_leave_nothing_behind(words, said, here, ca
 
 
 def test_a_second_start_before_the_first_has_written_its_plan_writes_nothing(trained, here, capsys, monkeypatch):
-    begin_plan, second = selftrain_folder.begin_plan, []
+    begin_plan, second = selftrain.begin_plan, []
     words = ["selftrain", str(trained), *DIGITS, *SHORT, "--threshold", "0.99999", "--name", "self"]
 
     def meet(*arguments):
@@ -232,7 +237,7 @@ def test_a_second_start_before_the_first_has_written_its_plan_writes_nothing(tra
             assert [path.name for path in Path("runs/self").iterdir()] == [".lock"]
         return begin_plan(*arguments)
 
-    monkeypatch.setattr(selftrain_folder, "begin_plan", meet)
+    monkeypatch.setattr(selftrain, "begin_plan", meet)
     assert main(words) == 3
     assert second == [2]
     assert "another process is working on" in capsys.readouterr().err
@@ -251,3 +256,70 @@ def test_what_is_wrong_with_the_teacher_is_told_before_an_image_is_read(here, ca
     for teacher, told in (("bare", "--preprocessing"), ("gone", "no such file")):
         assert main(["selftrain", teacher, "--data", "photos", "--unlabelled", "loose", "--device", "cpu"]) in (2, 3)
         assert told in capsys.readouterr().err
+
+
+# What is said between the rounds and at the end.
+
+FOLDER = SelftrainFolder(Path("runs/taught"))
+
+
+def result(*accuracies: float, has_test: bool = True) -> Result:
+    def model(name: str, accuracy: float) -> Model:
+        score = Score(accuracy=accuracy, images=10)
+        return Model(name=name, held_out=Score(accuracy=0.5, images=3), test=score if has_test else None)
+
+    teacher, *students = accuracies
+    return Result(
+        teacher=model("runs/first", teacher),
+        students=tuple(model(f"round-{number}", each) for number, each in enumerate(students, start=1)),
+    )
+
+
+def test_a_student_that_is_worse_than_its_teacher_is_told_before_it_teaches() -> None:
+    with pytest.warns(Notice, match=r"round 1 is worse .* 70.00 % of the test images against 80.00 %") as told:
+        tell_fall(result(0.8, 0.7), 1, FOLDER)
+    assert "keep runs/first" in str(told[0].message)
+    with pytest.warns(Notice, match="round 2 is worse than its teacher: .* keep runs/taught/round-1"):
+        tell_fall(result(0.6, 0.9, 0.8), 2, FOLDER)
+
+
+@pytest.mark.parametrize(("accuracies", "has_test"), [((0.8, 0.9), True), ((0.8, 0.8), True), ((0.8, 0.1), False)])
+def test_others_are_not(accuracies, has_test, recwarn) -> None:
+    tell_fall(result(*accuracies, has_test=has_test), 1, FOLDER)
+    assert not recwarn.list
+
+
+def test_a_last_student_that_is_worse_than_the_first_teacher(capsys) -> None:
+    plan = SimpleNamespace(rounds=2, config=SimpleNamespace(model=None))
+    with pytest.warns(Notice, match="The last student is worse than the first teacher, runs/first: 70.00 %"):
+        say_result(plan, result(0.8, 0.6, 0.7), FOLDER)
+    assert "round 2" in capsys.readouterr().out
+
+
+def taught(**values) -> Taught:
+    return Taught(**{"offered": 131, "images": 14, "copies": 14, **values})
+
+
+@pytest.mark.parametrize(
+    ("about", "told"),
+    [
+        (taught(sure=131), "left out: 117 that would make classes uneven (--no-balance takes them)\n"),
+        (taught(sure=14), "left out: 117 that the teacher is less sure of than 0.3\n"),
+        (taught(sure=34), "left out: 97 that the teacher is less sure of than 0.3, 20 that would make classes uneven"),
+    ],
+)
+def test_why_images_are_left_out(about, told, capsys) -> None:
+    say_round(SimpleNamespace(rounds=1, choice=Choice()), 1, about)
+    assert told in capsys.readouterr().out
+
+
+def test_nothing_is_left_out_or_nobody_knows_why(capsys) -> None:
+    for about in (taught(images=131, copies=131, sure=131), taught()):
+        say_round(SimpleNamespace(rounds=1, choice=Choice()), 1, about)
+    assert "left out" not in capsys.readouterr().out
+
+
+def test_a_teacher_that_gives_every_image_one_class() -> None:
+    about = taught(images=131, copies=131, sure=131, unseen=("birds", "mammals"), only="things")
+    with pytest.warns(Notice, match="calls all of them things"):
+        say_round(SimpleNamespace(rounds=1, choice=Choice()), 1, about)

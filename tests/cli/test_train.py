@@ -16,12 +16,12 @@ import torch
 from tests.data.conftest import state_of
 from tests.training.tiny_run import assert_same_run, events, make_images
 
-from vitrail.cli import main, train
-from vitrail.cli.training import batch_that_fits
-from vitrail.config import DataConfig, RunConfig
+from vitrail.cli import main
+from vitrail.cli.train import Teller
+from vitrail.config import RunConfig
 from vitrail.data import open_data
 from vitrail.data.sources.files import Files
-from vitrail.recipes import masked, recipe, small
+from vitrail.experiments.driver import Driver
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training.events import Event, Stepped
 from vitrail.training.folder import RunFolder, RunRecord, read_run
@@ -47,14 +47,19 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs without a view and a report, which take longer than the training."""
-    monkeypatch.setattr(train, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None))
+    monkeypatch.setattr(Driver, "train", lambda _driver, session, folder, _run: run(session, folder, lambda _r: None))
 
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that are begun and no more."""
-    monkeypatch.setattr(train, "train_and_report", lambda *_, **__: None)
-    monkeypatch.setattr(train, "say_plan", lambda *_: None)
+    """Runs that are begun and no more: they end before their first step."""
+
+    def end(_driver, _session, folder, _run) -> None:
+        folder.log.write_text(json.dumps({"event": "done", "step": 0, "split": None, "metrics": None, "seconds": 0.0}))
+
+    monkeypatch.setattr(Driver, "train", end)
+    for moment in ("begins", "ended"):
+        monkeypatch.setattr(Teller, moment, lambda *_: None)
 
 
 @pytest.fixture
@@ -94,14 +99,14 @@ def config_of(name: str = "vit-digits-1") -> RunConfig:
 def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """From now on a run hears Ctrl-C after a step."""
 
-    def stopped(session, folder, **_):
+    def stopped(_driver, session, folder, _run):
         def watch(event: Event) -> None:
             if event == Stepped(step=step):
                 os.kill(os.getpid(), signal.SIGINT)
 
         return run(session, folder, watch)
 
-    monkeypatch.setattr(train, "train_and_report", stopped)
+    monkeypatch.setattr(Driver, "train", stopped)
 
 
 def edit(name: str, change: Callable[[dict], object]) -> None:
@@ -165,7 +170,7 @@ def test_mistakes_get_a_sentence_and_leave_nothing(capsys, data, monkeypatch):
     assert "there is neither a recipe nor data; wanted vitrail train RECIPE --data DATA" in message
     assert "vitrail train vit-digits" in message
     assert "there is neither a recipe nor data" in failure(capsys, 2, "--lr", 0.1)
-    assert "there is neither a recipe nor data" in failure(capsys, 2, "--data")
+    assert "--data has no value" in failure(capsys, 2, "--data")
     assert "Did you mean 'vit-digits'?" in failure(capsys, 2, "vit-digit")
     message = failure(capsys, 2, "finetune-cifar10", "--data", data)
     assert "finetune-cifar10 is a recipe for fine-tuning" in message
@@ -198,17 +203,18 @@ def test_what_a_run_without_labels_would_not_look_at_cannot_be_set(capsys, recip
     assert f"{option} cannot be set for this run without labels: " in told
 
 
-def test_what_a_run_without_labels_has_anyway_may_be_said(data, monkeypatch):
-    begun = []
-    monkeypatch.setattr(train, "start", lambda options, *_: begun.append(options.masking))
-    same = ["--train.loss", "softmax", "--train.label-smoothing", "0", "--masking.masked", "0.8"]
-    assert main(["train", "mae-folder", "--data", str(data), *same]) == 0
+@pytest.mark.usefixtures("begun")
+def test_what_a_run_without_labels_has_anyway_may_be_said(capsys, data):
+    words = ("mae-folder", *FOLDER[1:], "--data", data)
+    same = ("--train.loss", "softmax", "--train.label-smoothing", 0, "--masking.masked", 0.8)
+    printed_by(capsys, *words, *same)
     # Another method does not look at the decoder that the recipe has.
-    other = ["--masking.method", "patches", "--masking.target", "colour", "--masking.swapped", "0.2"]
-    assert main(["train", "mae-folder", "--data", str(data), *other]) == 0
-    assert [(one.method, one.swapped) for one in begun] == [("autoencoder", 0.1), ("patches", 0.2)]
-    assert main(["train", "mae-folder", "--data", str(data), "--allow-empty"]) == 2
-    assert main(["train", "mae-folder", "--data", str(data), "--labelled", "--allow-empty"]) == 0
+    other = ("--masking.method", "patches", "--masking.target", "colour", "--masking.swapped", 0.2)
+    printed_by(capsys, *words, *other)
+    found = [config_of(f"mae-folder-{number}").masking for number in (1, 2)]
+    assert [(one.method, one.swapped) for one in found] == [("autoencoder", 0.1), ("patches", 0.2)]
+    assert "--allow-empty cannot be set" in failure(capsys, 2, *words, "--allow-empty")
+    printed_by(capsys, *words, "--labelled", "--allow-empty")
 
 
 @pytest.mark.parametrize("option", ["--schedule.lr", "--schedule.steps", "--model.num-classes"])
@@ -287,30 +293,6 @@ def test_a_batch_larger_than_the_data_is_made_to_fit_and_told(capsys, data):
     assert main(["train", *map(str, words), "--lr", "1e-4"]) == 0
     assert "it becomes 16 (others" in capsys.readouterr().err
     assert config_of("mae-cifar10-3").optim.lr == 1e-4
-
-
-@pytest.mark.parametrize("name", [row.name for row in (*masked.MASKED, *small.SMALL)])
-@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
-def test_no_recipe_has_a_batch_of_more_images_than_there_are(name):
-    chosen = recipe(name)
-    config = RunConfig(
-        recipe=name,
-        model=chosen.model,
-        preprocessing=chosen.preprocessing,
-        data=DataConfig(data="some"),
-        augment=chosen.augment,
-        optim=chosen.optim,
-        schedule=chosen.schedule,
-        train=chosen.train,
-        masking=chosen.masking,
-    )
-    for images in (1, 40, 200, 10**6):
-        fits = batch_that_fits(config, images, [])
-        assert fits.train.batch_size <= max(images, 2)
-        assert 2 * fits.train.batch_size > min(images, config.train.batch_size)
-        assert (fits == config) == (config.train.batch_size <= images)
-        shrunk = fits.train.batch_size / config.train.batch_size
-        assert fits.optim.lr == pytest.approx(config.optim.lr * shrunk**0.5, rel=0.005)
 
 
 @pytest.mark.usefixtures("begun")
@@ -445,7 +427,7 @@ def test_frozen_statistics_stay_and_going_on_is_exact(capsys, data, monkeypatch)
     """The time is tried out before each start, on the very network that is then trained."""
     words = (*FOLDER, "--data", data, "--freeze", 1, "--epochs", 2, "--model.dropout", 0.1, "--train.log-every", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(train, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None))
+        patch.setattr(Driver, "train", lambda _driver, session, folder, _run: run(session, folder, lambda _r: None))
         printed_by(capsys, *words, "--name", "whole")
     with monkeypatch.context() as patch:
         stop_at(patch, 3)
@@ -454,7 +436,7 @@ def test_frozen_statistics_stay_and_going_on_is_exact(capsys, data, monkeypatch)
         stop_at(patch, 4)
         failure(capsys, 75, "--resume", "runs/stopped", "--device", "cpu")
     with monkeypatch.context() as patch:
-        patch.setattr(train, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None))
+        patch.setattr(Driver, "train", lambda _driver, session, folder, _run: run(session, folder, lambda _r: None))
         assert "going on after step 4 in runs/stopped" in printed_by(capsys, "--resume", "runs/stopped")
     assert_same_run(Path("runs/stopped"), Path("runs/whole"))
     found = checkpoints.newest(Path("runs/whole/checkpoints")).tensors["model"]
@@ -533,8 +515,3 @@ def test_a_time_limit_ends_slow_steps_soon_after_it(capsys, data, monkeypatch):
     (done,) = events(Path("runs/vit-folder-1"), "done")
     assert 1 <= done["step"] < 12
     assert events(Path("runs/vit-folder-1"), "length")[-1]["steps"] == done["step"]
-
-
-def test_what_was_taught_is_measured_on_its_own_val_split() -> None:
-    assert train.defaults(recipe("vit-digits"), ["--data", "taught:somewhere"]).data.held_out is None
-    assert train.defaults(recipe("vit-digits"), ["--data", "digits"]).data.held_out == 0.1

@@ -1,8 +1,7 @@
-"""What training, fine-tuning and the demo share: folders that no two runs get, and what hostile ones can do."""
+"""What all verbs that train show, and what hostile folders of runs can do to going on."""
 
 import contextvars
 import json
-import multiprocessing
 import os
 import shutil
 import stat
@@ -11,8 +10,6 @@ import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,27 +18,23 @@ from tests.data.conftest import state_of
 from tests.tiny_fixtures import _one_thread as _one_thread
 from tests.training.test_resume import Crash, crash_at
 from tests.training.tiny_run import (
-    CPU,
     assert_same_run,
     config,
     events,
     fingerprint,
     losses,
     make_images,
-    quietly,
     started,
     trained,
 )
 
 from vitrail.cli import main, training
-from vitrail.cli.training import Destination, claimed, located, next_folder
-from vitrail.errors import Notice, UsageError
-from vitrail.runtime.processes import ALONE
+from vitrail.errors import Notice
+from vitrail.runtime.lock import only_one
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training import estimate, start
 from vitrail.training.events import Stepped
 from vitrail.training.folder import RunFolder
-from vitrail.training.sources import RunData, open_run_data
 
 
 @pytest.fixture(autouse=True)
@@ -54,146 +47,6 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_images(tmp_path_factory.mktemp("data") / "images", per_class=6)
-
-
-@pytest.fixture
-def data(images: Path) -> RunData:
-    return open_run_data(config(images).data, CPU, quietly)
-
-
-NUMBERED = Destination(Path("runs"), "run", is_exact=False)
-EXACT = Destination(Path("runs"), "run", is_exact=True)
-
-
-# Folders of new runs.
-
-
-def test_threads_at_the_same_moment_get_different_folders(data, monkeypatch):
-    """All have looked for the first free number before any of them makes its folder."""
-    together, first = threading.Barrier(8), threading.local()
-    make = Path.mkdir
-
-    def wait(path: Path, *arguments, **names) -> None:
-        if not hasattr(first, "passed"):
-            first.passed = True
-            together.wait(20)
-        make(path, *arguments, **names)
-
-    monkeypatch.setattr(Path, "mkdir", wait)
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: next_folder(NUMBERED, data).path, range(8)))
-    assert sorted(path.name for path in found) == [f"run-{number}" for number in range(1, 9)]
-    assert all(path.is_dir() for path in found)
-
-
-def _take(barrier, out: Path, data: RunData, told) -> None:
-    barrier.wait(20)
-    told.put([next_folder(Destination(out, "run", is_exact=False), data).path.name for _ in range(20)])
-
-
-def test_processes_at_the_same_moment_get_different_folders(data, tmp_path):
-    context = multiprocessing.get_context("fork")
-    barrier, told = context.Barrier(2), context.Queue()
-    processes = [context.Process(target=_take, args=(barrier, tmp_path, data, told)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    found = told.get(timeout=20) + told.get(timeout=20)
-    for process in processes:
-        process.join(20)
-    assert len(set(found)) == 40
-
-
-def test_numbers_go_on_after_whatever_is_there(data):
-    for name in ("run-1", "run-3"):
-        Path("runs", name).mkdir(parents=True)
-    Path("runs/run-2").write_text("a file")
-    assert next_folder(NUMBERED, data).path.name == "run-4"
-    assert next_folder(NUMBERED, data).path.name == "run-5"
-    assert Path("runs/run-2").read_text() == "a file"
-
-
-@pytest.mark.parametrize(
-    ("tag", "command"),
-    [("vitrail-run/1", "vitrail train --resume"), ("vitrail-finetune/1", "vitrail finetune --resume")],
-)
-@pytest.mark.parametrize("name", ["run", "train it", "retrain"])
-def test_a_name_that_is_taken_says_how_to_go_on_with_what_is_there(tag, command, name, data):
-    folder = Path("runs") / name
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"format": tag}, indent=2))
-    with pytest.raises(UsageError, match="there is a run already") as caught:
-        next_folder(replace(EXACT, name=name), data)
-    quoted = f"'{folder}'" if " " in name else str(folder)
-    assert f"({command} {quoted})" in str(caught.value)
-
-
-def test_a_name_that_is_taken_by_something_else(data):
-    Path("runs/run").mkdir(parents=True)
-    assert next_folder(EXACT, data).path == Path("runs/run")
-    Path("runs/run/notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="is there already and holds something else"):
-        next_folder(EXACT, data)
-    shutil.rmtree("runs/run")
-    Path("runs/run").write_text("a file")
-    with pytest.raises(UsageError, match="is there already and holds something else"):
-        next_folder(EXACT, data)
-    assert Path("runs/run").read_text() == "a file"
-
-
-def test_a_folder_of_runs_that_leads_nowhere(data, monkeypatch):
-    Path("runs").symlink_to("nowhere")
-    tried = []
-
-    def count(_sources, path: Path) -> None:
-        tried.append(path)
-        assert len(tried) < 100, "it goes on for ever"
-
-    monkeypatch.setattr(training, "ensure_outside", count)
-    with pytest.raises((UsageError, OSError)):
-        next_folder(NUMBERED, data)
-
-
-def test_never_inside_the_data(data, images):
-    before = state_of(images)
-    for place in (images, images / "ant", images / "runs"):
-        with pytest.raises(UsageError, match="it would lie inside the data"):
-            next_folder(replace(NUMBERED, out=place), data)
-    assert state_of(images) == before
-
-
-def test_never_inside_the_data_of_a_few_shot_score_either(images, tmp_path):
-    others = tmp_path / "others"
-    for split in ("train", "test"):
-        make_images(others / split, per_class=2)
-    asked = replace(config(images).data, few_shot=str(others), few_shot_shots=1)
-    with pytest.raises(UsageError, match="it would lie inside the data"):
-        next_folder(replace(NUMBERED, out=others), open_run_data(asked, CPU, quietly))
-
-
-def test_paths_are_made_absolute(images, tmp_path):
-    (tmp_path / "others").mkdir()
-    data = replace(config(images).data, data="vtab:svhn=others", root="r", few_shot="others", few_shot_root="~/x")
-    found = located(data)
-    assert (found.data, found.root) == (f"vtab:svhn={tmp_path / 'others'}", str(tmp_path / "r"))
-    assert (found.few_shot, found.few_shot_root) == (str(tmp_path / "others"), str(Path.home() / "x"))
-    assert located(replace(data, data="cifar10", few_shot=None)).data == "cifar10"
-    assert located(replace(data, data="wds:a/{0..3}.tar")).data == f"wds:{tmp_path}/a/{{0..3}}.tar"
-
-
-@pytest.mark.parametrize("error", [UsageError("no"), KeyboardInterrupt(), OSError(28, "full")])
-def test_what_cannot_begin_leaves_nothing_and_what_has_begun_stays(error, data):
-    with pytest.raises(type(error)), claimed(NUMBERED, data, ALONE) as folder:
-        folder.checkpoints.mkdir()
-        folder.config.write_text("{}")
-        (folder.path / "events.out.tfevents.1").write_text("of a tracker")
-        raise error
-    assert not folder.path.exists()
-    with pytest.raises(type(error)), claimed(NUMBERED, data, ALONE) as folder:
-        folder.config.write_text("{}")
-        (folder.checkpoints / "step-000000000").mkdir(parents=True)
-        raise error
-    assert folder.config.exists()
-    assert not folder.lock.exists()
 
 
 # The plan.
@@ -500,6 +353,19 @@ def test_a_run_that_was_copied_goes_on_as_the_run_itself(case, images, tmp_path)
     trained(started(config(images, epochs=3), wanted), wanted)
     assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
     assert_same_run(case, wanted)
+
+
+def test_a_run_that_is_being_trained_is_only_read(capsys, case):
+    with only_one(case / ".lock", busy="somebody"):
+        before = state_of(case)
+        assert f"another process is training {case}" in refused(capsys, case, 2)
+        assert state_of(case) == before
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    capsys.readouterr()
+    before = state_of(case)
+    assert main(["train", "--resume", str(case), "--device", "cpu"]) == 0
+    assert "This run is finished" in capsys.readouterr().out
+    assert state_of(case) == before
 
 
 # One at a time, from before the first byte.

@@ -14,8 +14,10 @@ import torch
 from tests.experiments.conftest import save_network
 from tests.training.tiny_run import make_images
 
-from vitrail.cli import finetuning, main, transfer, transfer_look
-from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
+from vitrail.cli import main
+from vitrail.experiments import transfer
+from vitrail.experiments.driver import Driver
+from vitrail.experiments.finetune import FinetuneFolder, read_finetuning
 from vitrail.runtime.lock import only_one
 from vitrail.training.divergence import Diverged
 from vitrail.training.events import Event, Stepped
@@ -29,9 +31,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A cache and a place of its own, one thread, and runs without a view and a report."""
     monkeypatch.setenv("VITRAIL_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        finetuning, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _r: None)
-    )
+    monkeypatch.setattr(Driver, "train", lambda _driver, session, folder, _run: run(session, folder, lambda _r: None))
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -64,7 +64,7 @@ def said(capsys, code: int, *words: object) -> tuple[str, str]:
 
 
 def plan_of(folder: str):
-    return read_plan(FinetuneFolder(Path("runs") / folder))
+    return read_finetuning(FinetuneFolder(Path("runs") / folder)).plan
 
 
 def test_one_command_is_read_when_given_again_and_its_table_grows(capsys, source: Path, birds: Path, trees: Path):
@@ -124,13 +124,13 @@ def test_absent_data_is_known_before_the_first_run(capsys, source: Path, birds: 
 def test_one_that_fails_takes_nothing_with_it(capsys, source: Path, birds: Path, trees: Path, monkeypatch):
     words = (source, "--data", birds, trees, *QUICK, "--name", "mine")
 
-    def diverging(plan, folder, *rest, **more):
-        if folder.path.name == "birds":
+    def diverging(_driver, session, folder, _run):
+        if "birds" in str(folder.path):
             raise Diverged("the loss is not finite at any of the learning rates")
-        return finetuning.carry_out(plan, folder, *rest, **more)
+        return run(session, folder, lambda _r: None)
 
     with monkeypatch.context() as patch:
-        patch.setattr(transfer, "carry_out", diverging)
+        patch.setattr(Driver, "train", diverging)
         out, error = said(capsys, 4, *words)
     assert "failed: tiny on birds: the loss is not finite" in error
     assert "1 of 2 fine-tunings failed (tiny on birds); the others are kept" in error
@@ -143,7 +143,7 @@ def test_one_that_fails_takes_nothing_with_it(capsys, source: Path, birds: Path,
 
 
 def test_ctrl_c_and_going_on(capsys, source: Path, birds: Path, trees: Path, monkeypatch):
-    def interrupted(session, folder, **_):
+    def interrupted(_driver, session, folder, _run):
         def watch(event: Event) -> None:
             if isinstance(event, Stepped) and "trees" in str(folder.path):
                 os.kill(os.getpid(), signal.SIGINT)
@@ -151,7 +151,7 @@ def test_ctrl_c_and_going_on(capsys, source: Path, birds: Path, trees: Path, mon
         return run(session, folder, watch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(finetuning, "train_and_report", interrupted)
+        patch.setattr(Driver, "train", interrupted)
         _, error = said(capsys, 75, source, "--data", birds, trees, *QUICK, "--name", "mine")
     assert "everything is saved. To go on: vitrail transfer --resume runs/mine." in error
     assert "..." in Path("runs/mine/table.md").read_text()
@@ -184,28 +184,6 @@ def test_real_labels_are_counted_from_the_answers_of_the_final_models(capsys, so
     found = json.loads(Path("runs/mine/table.json").read_text())["cells"][0]["found"]
     assert found["real_mean"] == pytest.approx(sum(counted) / 2)
     assert found["real_images"] == 7
-
-
-def test_a_value_may_be_for_one_data_set():
-    from vitrail.cli.transfer_look import words_for
-
-    names = ["cifar10", "photos"]
-    words = [
-        "--train.steps",
-        "500",
-        "cifar10=1000",
-        "--rates",
-        "cifar10=0.1,0.2",
-        "--train.no-compile",
-        "--freeze",
-        "2",
-    ]
-    rest = ["--train.no-compile", "--freeze", "2"]
-    assert words_for(words, "cifar10", names) == ["--train.steps", "1000", "--rates", "0.1", "0.2", *rest]
-    assert words_for(words, "photos", names) == ["--train.steps", "500", *rest]
-    # A folder may be called what it likes.
-    assert words_for(["--root", "/data/a=b"], "photos", names) == ["--root", "/data/a=b"]
-    assert words_for(["--root", "photos=/a", "cifar10=/b"], "cifar10", names) == ["--root", "/b"]
 
 
 def test_mistakes_get_a_sentence_and_leave_nothing(capsys, source: Path, birds: Path, tmp_path: Path):
@@ -275,11 +253,6 @@ def test_a_model_keeps_its_name_in_a_table(capsys, source: Path, birds: Path, tr
     assert len({pair["model"] for pair in pairs}) == 2
     assert "tiny" not in {pair["model"] for pair in pairs}
     assert [pair["data"] for pair in pairs] == ["birds", "birds", "trees"]
-
-
-def test_an_equals_sign_in_a_path_is_no_data_set():
-    words = ["--few-shot", "vtab:svhn=digits", "--few-shot-root", "a=b"]
-    assert transfer_look.words_for(words, "digits", ["digits"]) == words
 
 
 def test_a_rate_that_leads_nowhere_gives_a_number_and_no_riddle(capsys, source: Path, birds: Path):

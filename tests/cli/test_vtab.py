@@ -11,8 +11,9 @@ import torch
 from tests.experiments.conftest import save_network
 from tests.training.tiny_run import make_images
 
-from vitrail.cli import finetuning, main
+from vitrail.cli import main
 from vitrail.data.vtab.tasks import TASKS
+from vitrail.experiments.driver import Driver
 from vitrail.training.events import Event, Stepped
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.run import run
@@ -28,9 +29,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     save_network(tmp_path / "model")
     for split, count in (("train", 8), ("val", 3), ("test", 2)):
         make_images(tmp_path / "data" / "vtab" / "kitti-distance" / split, per_class=count)
-    monkeypatch.setattr(
-        finetuning, "train_and_report", lambda session, folder, **_: run(session, folder, lambda _event: None)
-    )
+    monkeypatch.setattr(Driver, "train", lambda _driver, session, folder, _run: run(session, folder, lambda _r: None))
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield tmp_path
@@ -125,7 +124,7 @@ def test_augreg_keeps_the_length_that_was_best_on_val(capsys):
 
 
 def test_stopped_and_gone_on_with(capsys, monkeypatch):
-    def stopped(session, folder, **_):
+    def stopped(_driver, session, folder, _run):
         def watch(event: Event) -> None:
             if event == Stepped(step=1):
                 os.kill(os.getpid(), signal.SIGINT)
@@ -133,7 +132,7 @@ def test_stopped_and_gone_on_with(capsys, monkeypatch):
         return run(session, folder, watch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(finetuning, "train_and_report", stopped)
+        patch.setattr(Driver, "train", stopped)
         _, err = start(capsys, "--tasks", "kitti-distance", "--train.log-every", 1, code=75)
     assert "vitrail vtab --resume runs/v" in err
     said(capsys, "--resume", "runs/v")
@@ -143,7 +142,7 @@ def test_stopped_and_gone_on_with(capsys, monkeypatch):
 def test_another_command_of_the_same_name_is_refused_but_for_its_tasks(capsys, place):
     start(capsys, "--tasks", "kitti-distance")
     _, err = start(capsys, "--tasks", "kitti-distance", "--lr", 0.5, code=2)
-    assert 'the VTAB of this name is another one: --optim.lr: null, now ["0.5"]' in err
+    assert "the VTAB of this name is another one: settings.optim.lr: null, now 0.5" in err
     make_images(place / "mine/train", per_class=4)
     make_images(place / "mine/test", per_class=2)
     # Four classes, where this task has six.
@@ -180,8 +179,8 @@ def test_another_split_than_before_is_refused(capsys, place):
     ("words", "reason"),
     [
         (["--tasks", "pets"], "Unknown VTAB task 'pets'."),
-        (["--data", "digits"], "--data cannot be set for VTAB: --tasks says which; --sources says where from"),
-        (["--held-out", "0.1"], "--held-out cannot be set for VTAB"),
+        (["--data", "digits"], "--data cannot be set for vtab: --tasks says which; --sources says where from"),
+        (["--held-out", "0.1"], "--held-out cannot be set for vtab"),
         (["--sources", "dtd"], "a source is 'dtd'; wanted TASK=DATA"),
         (["--tasks", "dtd", "--sources", "svhn=digits"], "there is a source for svhn, which is not among the --tasks"),
         (["--out", "data/vtab"], "it would lie inside the data"),
@@ -223,9 +222,8 @@ def test_nothing_is_written_into_a_source(capsys, place):
 
 
 def test_a_typing_error_leaves_nothing_behind(capsys):
-    with pytest.raises(SystemExit):
-        start(capsys, "--stepz", 3)
-    assert "--stepz" in capsys.readouterr().err
+    _, err = start(capsys, "--stepz", 3, code=2)
+    assert "there is no --stepz. Did you mean --steps?" in err
     assert not Path("runs").exists()
 
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from tests.data.conftest import state_of
 from tests.experiments.selftrain_small import teacher_folder
 from tests.tiny_fixtures import _one_thread as _one_thread
 from tests.tiny_fixtures import _own_cache as _own_cache
-from tests.training.tiny_run import CPU, make_images, quietly
+from tests.training.tiny_run import CPU, make_images
 
 import vitrail
 from vitrail.config import (
@@ -26,10 +27,10 @@ from vitrail.config import (
     VitConfig,
     preset,
 )
-from vitrail.experiments.finetune import Finetuning
-from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
-from vitrail.experiments.finetune_plan import Plan, PlannedRun
-from vitrail.experiments.finetune_start import read_start
+from vitrail.experiments.driver import Driver, How
+from vitrail.experiments.experiment import Experiment, Run
+from vitrail.experiments.finetune import FinetuneFolder, Plan, Result, read_finetuning
+from vitrail.experiments.start import read_start
 from vitrail.training.events import Event, Stepped
 from vitrail.training.finish import Outcome
 from vitrail.training.folder import RunFolder
@@ -105,26 +106,45 @@ def config(source: Path, data: Path, held_out: float | None = 0.2, **train: obje
     )
 
 
-Watch = Callable[[PlannedRun, Event], None]
+Train = Callable[[Session, RunFolder, Run], Outcome]
+"""Trains in the place of a driver."""
+Watch = Callable[[Run, Event], None]
 """Is told the events of every run."""
 
 
-def carried_out(plan: Plan | None, folder: Path, watch: Watch | None = None, seen: list[Session] | None = None):
+class TrainingAs(Driver):
+    """A driver that trains as a test says, and writes no pages of runs."""
+
+    def __init__(self, train: Train, how: How | None = None) -> None:
+        super().__init__(how or How(device=CPU))
+        self._train = train
+
+    def train(self, session: Session, folder: RunFolder, run: Run) -> Outcome:
+        return self._train(session, folder, run)
+
+
+def driven(experiment: Experiment, folder: Path, train: Train) -> Any:
+    """Carry an experiment out with a training of one's own."""
+    return TrainingAs(train).drive(experiment, experiment.at(folder))
+
+
+def carried_out(
+    plan: Plan | None, folder: Path, watch: Watch | None = None, seen: list[Session] | None = None
+) -> Result:
     """Carry a plan out, or go on with the one in the folder."""
 
-    def train(session: Session, run_folder: RunFolder, planned: PlannedRun) -> Outcome:
+    def train(session: Session, run_folder: RunFolder, planned: Run) -> Outcome:
         if seen is not None:
             seen.append(session)
         return run(session, run_folder, lambda event: watch(planned, event) if watch else None)
 
-    place = FinetuneFolder(folder)
-    return Finetuning(plan or read_plan(place), place, CPU, quietly, train).run()
+    return driven(plan or read_finetuning(FinetuneFolder(folder)).plan, folder, train)
 
 
 def stopping_at(name: str, step: int) -> Watch:
     """Someone presses Ctrl-C in the run of this folder, after this step."""
 
-    def watch(planned: PlannedRun, event: Event) -> None:
+    def watch(planned: Run, event: Event) -> None:
         if planned.folder == name and event == Stepped(step=step):
             os.kill(os.getpid(), signal.SIGINT)
 

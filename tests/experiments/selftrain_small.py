@@ -1,25 +1,21 @@
 """Self-trainings of a few seconds: a teacher that was never trained, and students of a few steps."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from tests.training.tiny_run import CLASSES, CPU, config, quietly
+from tests.training.tiny_run import CLASSES, CPU, config
 
 from vitrail import create_model, save_model
 from vitrail.config import Preprocessing
+from vitrail.experiments.audience import Audience
+from vitrail.experiments.driver import Driver, How
+from vitrail.experiments.experiment import write_plan
+from vitrail.experiments.selftrain import Plan, SelftrainFolder, Unlabelled, read_selftraining
 from vitrail.experiments.selftrain_choosing import Choice
-from vitrail.experiments.selftrain_folder import SelftrainFolder, read_plan, write_plan
-from vitrail.experiments.selftrain_plan import Plan, Unlabelled
 from vitrail.experiments.selftrain_result import Result
-from vitrail.experiments.selftrain_rounds import SelfTraining
-from vitrail.training.folder import RunFolder
 from vitrail.training.log import Watcher
-from vitrail.training.run import run
-from vitrail.training.session import Session
 from vitrail.weights.load import load_model
 
 HALF = Preprocessing(mean=(0.5,) * 3, std=(0.5,) * 3, interpolation="bilinear")
@@ -57,22 +53,20 @@ def plan(teacher: Path, labelled: Path, unlabelled: Path | str, *, rounds: int =
     )
 
 
-@contextmanager
-def unwatched(_what: str, _total: int) -> Iterator[Callable[[int], None]]:
-    yield lambda _done: None
-
-
-def carried_out(folder: Path, made: Plan | None = None, watcher: Watcher = lambda _event: None, **more: Any) -> Result:
-    """A plan that begins, or the one in the folder that goes on."""
+def planned(folder: Path, made: Plan) -> SelftrainFolder:
+    """The folder of a plan that is written down, and of which nothing is done."""
     where = SelftrainFolder(folder)
-    if made is not None:
-        write_plan(where, made)
+    write_plan(where, made, "vitrail selftrain ...", model=made.config.model)
+    return where
 
-    def train(session: Session, run_folder: RunFolder) -> None:
-        run(session, run_folder, watcher)
 
-    options: dict[str, Any] = {"watch": unwatched, "tell": lambda _number, _taught: None, **more}
-    return SelfTraining(read_plan(where), where, CPU, checking=quietly, train=train, **options).run()
+def carried_out(
+    folder: Path, made: Plan | None = None, watcher: Watcher | None = None, audience: Audience | None = None
+) -> Result:
+    """A plan that begins, or the one in the folder that goes on."""
+    where = SelftrainFolder(folder) if made is None else planned(folder, made)
+    how = How(device=CPU, on_event=watcher, audience=audience or Audience())
+    return Driver(how).drive(read_selftraining(where), where)
 
 
 def said_by(teacher: Path, images: torch.Tensor) -> torch.Tensor:

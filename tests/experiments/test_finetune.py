@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 import torch
 from tests.data.conftest import state_of
-from tests.experiments.conftest import CLASSES, SMALL, carried_out, config, save_network, stopping_at
+from tests.experiments.conftest import CLASSES, SMALL, carried_out, config, driven, save_network, stopping_at
 from tests.training.tiny_run import make_images, quietly
 
 import vitrail
 from vitrail.config import BitConfig, RunConfig
 from vitrail.data import Source, open_data
 from vitrail.errors import DataError, Notice, UsageError
-from vitrail.experiments.finetune import Finetuning
-from vitrail.experiments.finetune_folder import FinetuneFolder, read_plan
-from vitrail.experiments.finetune_plan import Plan, Splits, make_plan
-from vitrail.experiments.finetune_result import read_result
+from vitrail.experiments.finetune import FinetuneFolder, Plan, Splits, make_plan, read_finetuning, read_result
 from vitrail.training.divergence import Diverged
 from vitrail.training.events import Event, Stepped
 from vitrail.training.finish import Outcome
@@ -122,8 +119,7 @@ def test_what_is_learnt_from_and_what_is_not(source: Path, data: Path, tmp_path:
         session.batches = recorded  # type: ignore[method-assign]
         return run(session, folder, lambda _event: None)
 
-    folder = FinetuneFolder(tmp_path / "run")
-    Finetuning(two_rates(source, data), folder, torch.device("cpu"), quietly, train).run()
+    driven(two_rates(source, data), tmp_path / "run", train)
     everything, tests = files(open_data(data)), files(open_data(data, "test"))
     assert not everything & tests
     for session in sessions[:2]:
@@ -203,12 +199,12 @@ def test_a_stop_between_two_runs(unbroken: Path, source: Path, data: Path, tmp_p
         os.kill(os.getpid(), signal.SIGTERM)
         return outcome
 
-    place = FinetuneFolder(tmp_path / "run")
+    folder = tmp_path / "run"
     with pytest.raises(Stopped, match=r"between two runs.*vitrail finetune --resume"):
-        Finetuning(two_rates(source, data), place, torch.device("cpu"), quietly, train).run()
-    assert [path.name for path in (place.path / "sweep").iterdir()] == ["lr-0.01"]
-    carried_out(None, place.path)
-    assert without_seconds(place.path) == without_seconds(unbroken)
+        driven(two_rates(source, data), folder, train)
+    assert [path.name for path in (folder / "sweep").iterdir()] == ["lr-0.01"]
+    carried_out(None, folder)
+    assert without_seconds(folder) == without_seconds(unbroken)
 
 
 def test_a_finished_one_is_not_done_again(unbroken: Path):
@@ -216,8 +212,7 @@ def test_a_finished_one_is_not_done_again(unbroken: Path):
         raise AssertionError("everything is done")
 
     before = without_seconds(unbroken)
-    place = FinetuneFolder(unbroken)
-    Finetuning(read_plan(place), place, torch.device("cpu"), quietly, never).run()
+    driven(read_finetuning(FinetuneFolder(unbroken)).plan, unbroken, never)
     assert without_seconds(unbroken) == before
 
 
@@ -295,8 +290,7 @@ def test_the_head_is_zero_at_first_and_kept_for_the_same_classes(source: Path, d
             return run(session, folder, lambda _event: None)
 
         plan = make_plan(config(start, data, steps=1), rates=(0.1,), seeds=1, splits=TEST)
-        place = FinetuneFolder(tmp_path / f"run-{start.name}")
-        Finetuning(plan, place, torch.device("cpu"), quietly, train).run()
+        driven(plan, tmp_path / f"run-{start.name}", train)
         return heads[0]
 
     four = replace(SMALL, num_classes=4)

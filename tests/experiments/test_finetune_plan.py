@@ -6,7 +6,7 @@ from tests.experiments.conftest import config
 
 from vitrail.config import RunConfig, from_json, to_json
 from vitrail.errors import UsageError
-from vitrail.experiments.finetune_plan import Plan, Splits, final_runs, make_plan, sweep_runs
+from vitrail.experiments.finetune import Plan, Splits, final_runs, make_plan, sweep_runs
 
 TEST, VAL, BOTH, NONE = (
     Splits(val=False, test=True),

@@ -1,24 +1,34 @@
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.experiments.conftest import config
-from tests.reports.runs import FULL, make_run
+from tests.training.tiny_run import CPU
 
 from vitrail.errors import DataError
-from vitrail.experiments.finetune_folder import FinetuneFolder, write_page, write_plan
-from vitrail.experiments.finetune_plan import Splits, make_plan
-from vitrail.experiments.finetune_result import (
+from vitrail.experiments.driver import Driver, How
+from vitrail.experiments.experiment import write_plan
+from vitrail.experiments.finetune import (
     Final,
+    FinetuneFolder,
     Measured,
+    Splits,
     Trial,
     choose_rate,
+    make_plan,
     make_result,
     mean_and_std,
+    read_finetuning,
     read_result,
-    summary,
+    summary_of,
+    write_page,
     write_result,
 )
 from vitrail.training.divergence import Diverged
+from vitrail.training.events import Event, Stepped
+from vitrail.training.stopping import Stopped
 
 BOTH = Splits(val=True, test=True)
 NEITHER = Splits(val=False, test=False)
@@ -93,7 +103,9 @@ def test_a_result_survives_its_way_through_a_file(source: Path, data: Path, tmp_
 def test_the_page_of_the_whole_gets_every_rate_and_seed(source: Path, data: Path, tmp_path: Path):
     plan = make_plan(config(source, data), rates=(0.1, 0.2), seeds=2, splits=BOTH)
     result = make_result(plan, [trial(0.1, 0.5), trial(0.2, None)], 0.1, [final(0, 0.6), final(1, 0.0)])
-    told = summary(plan, result, tmp_path, "vitrail finetune x")
+    folder = FinetuneFolder(tmp_path)
+    write_plan(folder, plan, "vitrail finetune x")
+    told = summary_of(folder, result)
     assert [(tried.rate, tried.accuracy, tried.images) for tried in told.rates] == [(0.1, 0.5, 50), (0.2, None, 0)]
     # An accuracy of 0 is a number, not a missing one.
     assert [(seed.seed, seed.accuracy) for seed in told.seeds] == [(0, 0.6), (1, 0.0)]
@@ -107,24 +119,27 @@ def test_the_images_that_chose_the_rate_have_their_name(held_out, called, source
         config(source, data, held_out=held_out), rates=(0.1, 0.2), seeds=1, splits=Splits(val=True, test=False)
     )
     result = make_result(plan, [trial(0.1, 0.5), trial(0.2, 0.9)], 0.2, [final(0, 0.6)])
-    told = summary(plan, result, tmp_path, "")
+    folder = FinetuneFolder(tmp_path)
+    write_plan(folder, plan, "")
+    told = summary_of(folder, result)
     assert told.tried_on == called
     assert told.is_choice_measured == (held_out is None)
 
 
-def test_after_a_resume_the_page_still_shows_what_began_it(
-    source: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    plan = make_plan(config(source, data), rates=(0.1,), seeds=1, splits=BOTH)
-    folder = FinetuneFolder(tmp_path / "whole")
-    folder.path.mkdir()
-    monkeypatch.setattr("sys.argv", ["vitrail", "finetune", "mine", "--data", "pictures"])
-    write_plan(folder, plan)
-    monkeypatch.setattr("sys.argv", ["vitrail", "finetune", "--resume", "whole"])
-    make_run(folder.path / "seed-0", FULL).report.touch()
-    write_page(folder, make_result(plan, [], 0.1, [final(0, 0.6)]))
+def test_after_a_resume_the_page_still_shows_what_began_it(source: Path, data: Path, tmp_path: Path):
+    begun, again = (How(device=CPU, command=f"vitrail finetune {how}") for how in ("mine --data photos", "--resume x"))
+    plan = make_plan(config(source, data, steps=2), rates=(0.1,), seeds=1, splits=Splits(val=False, test=True))
+    folder = plan.at(tmp_path / "whole")
+
+    def pressed(event: Event) -> None:
+        if event == Stepped(step=1):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Stopped):
+        Driver(replace(begun, on_event=pressed)).drive(plan, folder)
+    Driver(again).drive(read_finetuning(folder).plan, folder)
     page = folder.report.read_text(encoding="utf-8")
-    assert "vitrail finetune mine --data pictures" in page
+    assert "vitrail finetune mine --data photos" in page
     assert "--resume" not in page
 
 

@@ -10,9 +10,8 @@ from tests.training.tiny_run import CLASSES, CPU
 
 from vitrail.data import Arrays, Labels, Source, evaluation_batches
 from vitrail.errors import DataError, DiskError
-from vitrail.experiments import selftrain_answers as answering
-from vitrail.experiments.selftrain_answers import Answers, ask
-from vitrail.experiments.selftrain_teacher import Teacher, open_teacher
+from vitrail.experiments import selftrain_teacher as answering
+from vitrail.experiments.selftrain_teacher import Answers, Teacher, ask, open_teacher
 
 
 def images(count: int = 50, seed: int = 0) -> Arrays:

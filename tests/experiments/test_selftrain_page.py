@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.reports.reader import Reader
 
-from vitrail.experiments.selftrain_folder import SelftrainFolder
+from vitrail.experiments.selftrain import SelftrainFolder
 from vitrail.experiments.selftrain_page import teaching_section
 from vitrail.experiments.selftrain_result import Model, Result, Score, Taught, write_result
 

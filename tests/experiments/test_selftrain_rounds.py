@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.experiments.selftrain_small import carried_out, plan, said_by, teacher_folder
+from tests.experiments.selftrain_small import carried_out, plan, planned, said_by, teacher_folder
 from tests.training.test_resume import Crash, crash_at
 from tests.training.tiny_run import CLASSES, CPU, assert_same_run
 
@@ -17,8 +17,10 @@ from vitrail.data.loading.prepare import Preparation
 from vitrail.data.sources.taught import read_lesson, read_record
 from vitrail.errors import DataError, UsageError, VitrailError
 from vitrail.experiments import selftrain_rounds
-from vitrail.experiments.selftrain_folder import SelftrainFolder, write_plan
-from vitrail.experiments.selftrain_result import read_result
+from vitrail.experiments.audience import Audience
+from vitrail.experiments.driver import Driver, How
+from vitrail.experiments.selftrain import SelftrainFolder
+from vitrail.experiments.selftrain_result import Taught, read_result
 from vitrail.reports.story import gather
 from vitrail.training.events import Evaluating, Stepped
 from vitrail.weights.load import load_model, read_checkpoint
@@ -119,14 +121,14 @@ def test_going_on_from_anywhere_is_exact(unbroken, place, tmp_path, monkeypatch)
     with pytest.raises(Crash):
         carried_out(folder, watcher=crash_at(Stepped, 3))
     with monkeypatch.context() as patch:
-        patch.setattr(selftrain_rounds, "keep_last", broken)
+        patch.setattr(selftrain_rounds, "keep_model", broken)
         with pytest.raises(Crash):
             carried_out(folder)
     with pytest.raises(Crash):
         carried_out(folder, watcher=crash_at(Evaluating, 4))
     with monkeypatch.context() as patch:
         # Of the last round, after which nobody would come to it again.
-        patch.setattr(selftrain_rounds, "keep_last", broken)
+        patch.setattr(selftrain_rounds, "keep_model", broken)
         with pytest.raises(Crash):
             carried_out(folder)
     result = carried_out(folder)
@@ -171,11 +173,17 @@ def test_a_teacher_that_is_sure_of_nothing_is_said(place, tmp_path) -> None:
 
 def test_a_class_without_taught_images_is_told(place, tmp_path) -> None:
     told = []
+
+    class Hearing(Audience):
+        def tell(self, _experiment: object, fact: object, **about: Any) -> None:
+            if isinstance(fact, Taught):
+                told.append((about["number"], fact))
+
     teacher = teacher_folder(tmp_path / "one-sided", never=1)
     carried_out(
         tmp_path / "self",
         plan(teacher, place / "labelled", place / "loose", threshold=0.0, per_class=3),
-        tell=lambda number, taught: told.append((number, taught)),
+        audience=Hearing(),
     )
     [(number, taught)] = told
     lesson = read_lesson(tmp_path / "self/taught-1", read_record(tmp_path / "self/taught-1"))
@@ -204,7 +212,7 @@ def test_what_was_moved_away_is_named_with_the_way_to_lead_there(gone, place, tm
     for name in ("labelled", "loose", "teacher"):
         shutil.copytree(place / name, tmp_path / name)
     folder = tmp_path / "runs" / "self"
-    write_plan(SelftrainFolder(folder), plan(tmp_path / "teacher", tmp_path / "labelled", tmp_path / "loose"))
+    planned(folder, plan(tmp_path / "teacher", tmp_path / "labelled", tmp_path / "loose"))
     (tmp_path / gone).rename(tmp_path / "runs" / "new")
     with pytest.raises(VitrailError, match=r"of this self-training (is|are) not there any more") as found:
         carried_out(folder)
@@ -217,7 +225,7 @@ def test_what_was_moved_away_is_named_with_the_way_to_lead_there(gone, place, tm
 def test_a_teacher_that_was_moved_together_with_the_folder_is_found(place, tmp_path) -> None:
     shutil.copytree(place / "teacher", tmp_path / "old" / "teacher")
     made = plan(tmp_path / "old" / "teacher", place / "labelled", place / "loose")
-    write_plan(SelftrainFolder(tmp_path / "old" / "self"), made)
+    planned(tmp_path / "old" / "self", made)
     (tmp_path / "old").rename(tmp_path / "new")
     assert len(carried_out(tmp_path / "new" / "self").students) == 1
 
@@ -233,10 +241,9 @@ def test_other_weights_in_the_place_of_the_teacher_are_noticed(place, tmp_path) 
 
 def test_who_finds_the_plan_of_another_process_does_not_carry_out_its_own(place, tmp_path) -> None:
     made = plan(place / "teacher", place / "labelled", place / "loose")
-    write_plan(SelftrainFolder(tmp_path / "self"), replace(made, rounds=2))
-    options: dict[str, Any] = dict.fromkeys(("checking", "watch", "tell", "train"))
+    folder = planned(tmp_path / "self", replace(made, rounds=2))
     with pytest.raises(UsageError, match="another process has begun anew"):
-        selftrain_rounds.SelfTraining(made, SelftrainFolder(tmp_path / "self"), CPU, **options).run()
+        Driver(How(device=CPU)).drive(made, folder)
     assert not (tmp_path / "self" / "selftrain.json").exists()
 
 

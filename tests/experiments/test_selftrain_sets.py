@@ -11,7 +11,7 @@ from tests.training.tiny_run import CPU, make_images, quietly
 
 from vitrail.config import DataConfig
 from vitrail.errors import DataError, Notice, UsageError
-from vitrail.experiments.selftrain_plan import Unlabelled
+from vitrail.experiments.selftrain import Unlabelled
 from vitrail.experiments.selftrain_sets import open_sets
 from vitrail.training.sources import open_run_data
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 from tests.experiments.test_transfer_table import finished, named, pair_of, plan, table_of
-from tests.experiments.test_vtab_tasks import asked, base
-from tests.experiments.test_vtab_tasks import table_of as vtab_of
+from tests.experiments.test_vtab import asked, base
+from tests.experiments.test_vtab import table_of as vtab_of
 from tests.reports.reader import Reader
 
 from vitrail.data.vtab.tasks import TASKS
 from vitrail.errors import DataError
-from vitrail.experiments.transfer_page import transfer_page
-from vitrail.experiments.transfer_pairs import TransferFolder
+from vitrail.experiments.transfer import TransferFolder
+from vitrail.experiments.transfer_table import transfer_page
 from vitrail.experiments.vtab_folder import VtabFolder, begin_vtab, read_table, write_table
-from vitrail.experiments.vtab_page import vtab_page
+from vitrail.experiments.vtab_table import vtab_page
 
 __all__ = ["base", "plan"]
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from tests.experiments.conftest import config
 
-from vitrail.experiments.finetune_plan import Plan, Splits, make_plan
-from vitrail.experiments.finetune_result import Final, Measured, Trial, make_result, write_result
-from vitrail.experiments.transfer_pairs import Pair, TransferFolder, TransferRecord
+from vitrail.experiments.finetune import Final, Measured, Plan, Splits, Trial, make_plan, make_result, write_result
+from vitrail.experiments.transfer import Pair, TransferFolder, TransferRecord
 from vitrail.experiments.transfer_table import Column, Table, cell_text, make_table, notes, paper_text, write_table
 from vitrail.models.cost import measure_cost
 

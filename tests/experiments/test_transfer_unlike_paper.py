@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from vitrail.config import DataConfig, RunConfig, VitConfig, preset
-from vitrail.experiments.finetune_plan import Plan, Splits, make_plan
-from vitrail.experiments.transfer_unlike_paper import unlike_paper
+from vitrail.experiments.finetune import Plan, Splits, make_plan
+from vitrail.experiments.transfer_paper import unlike_paper
 from vitrail.recipes import recipe
 from vitrail.zoo import zoo_row
 

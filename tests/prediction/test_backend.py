@@ -45,7 +45,7 @@ def _fails(_compute, dynamic):
 @pytest.mark.parametrize(
     ("compiler", "error", "match"),
     [
-        (_fails, UsageError, "cannot compile this network here .no working C.. compiler.. Use --backend torch"),
+        (_fails, UsageError, "cannot compile this network here .no working C.. compiler.. Use backend=torch"),
         (
             lambda compute, dynamic: lambda images: [1.01 * one for one in compute(images)],
             DataError,

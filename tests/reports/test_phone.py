@@ -8,7 +8,7 @@ from tests.reports.runs import FULL, make_run, predictions, run_config, source
 from tests.serving.page.browsing import CHROMIUM, WITHOUT_CHROMIUM
 
 from vitrail.config.values import replace
-from vitrail.experiments.selftrain_folder import SelftrainFolder
+from vitrail.experiments.selftrain import SelftrainFolder
 from vitrail.experiments.selftrain_page import teaching_section
 from vitrail.experiments.selftrain_result import Result, write_result
 from vitrail.reports.story import Story, gather

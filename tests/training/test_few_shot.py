@@ -26,7 +26,6 @@ from tests.training.tiny_run import (
 )
 
 from vitrail.cli.live_state import sentence
-from vitrail.cli.trackers import scalars
 from vitrail.config import BitConfig, Preprocessing, RunConfig
 from vitrail.data import Preparation, open_data
 from vitrail.errors import DataError, UsageError
@@ -35,6 +34,7 @@ from vitrail.evaluation.feature_sets import FeatureSets
 from vitrail.evaluation.features import extract_features
 from vitrail.evaluation.protocol import measure_shots
 from vitrail.evaluation.subject import Subject, open_subject
+from vitrail.experiments.trackers import scalars
 from vitrail.models import build
 from vitrail.reports.curves import charts
 from vitrail.reports.story import gather

@@ -1,7 +1,6 @@
 """The record of a run: through JSON and back, foreign files, differences, the command."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from vitrail.training.folder import (
     FORMAT,
     RunFolder,
     RunRecord,
-    command_line,
     differences,
     read_run,
     versions,
@@ -117,19 +115,6 @@ def test_differences_name_the_field_and_both_values() -> None:
 def test_equal_configs_have_no_differences_through_json(record) -> None:
     values = to_json(record.config)
     assert differences(json.loads(json.dumps(values)), values) == []
-
-
-@pytest.mark.parametrize(
-    ("typed", "wanted"),
-    [
-        (["/usr/bin/vitrail", "train", "a b", "--x=$1"], "vitrail train 'a b' '--x=$1'"),
-        (["/lib/vitrail/__main__.py", "demo"], "vitrail demo"),
-        (["my script.py"], "'my script.py'"),
-    ],
-)
-def test_the_command_can_be_typed_again(typed, wanted, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "argv", typed)
-    assert command_line() == wanted
 
 
 def test_versions_say_what_numbers_depend_on() -> None:

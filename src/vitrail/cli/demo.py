@@ -1,6 +1,5 @@
 """`vitrail demo`: a Vision Transformer learns to read digits, and shows what it learnt."""
 
-import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,19 +11,22 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from vitrail.cli.asking import command_line
 from vitrail.cli.demo_answers import answers, figure
 from vitrail.cli.demo_pictures import Picture, cut, draw, enlarged, letters_wide
 from vitrail.cli.live_state import percent
 from vitrail.cli.terminal import console
-from vitrail.cli.training import Destination, checking, claimed, say_plan, train_and_report
-from vitrail.config import DataConfig, RunConfig, VitConfig, times
+from vitrail.cli.training import Terminal, say_plan
+from vitrail.config import VitConfig, read_values, times
 from vitrail.data.sources.source import Source
-from vitrail.recipes import recipe
+from vitrail.experiments.ask import Ask, names_of
 from vitrail.runtime.processes import ALONE
 from vitrail.runtime.threads import one_thread
 from vitrail.training.folder import RunFolder
 
 if TYPE_CHECKING:
+    from vitrail.data import Preparation
+    from vitrail.experiments.experiment import Experiment, Run
     from vitrail.training.finish import Outcome
     from vitrail.training.session import Session
 
@@ -42,35 +44,44 @@ def run(seed: int = 0, out: Path = Path("runs"), epochs: int | None = None) -> N
         out: The folder that holds the folders of runs.
         epochs: Passes over the images, if not the recipe's: fewer are faster and worse.
     """
-    from vitrail.training.sources import open_run_data
-    from vitrail.training.start import begin
+    from vitrail.experiments.driver import Driver, How
+    from vitrail.experiments.folders import Destination, claimed
+    from vitrail.experiments.train import plan
 
-    config, device = _config(seed, epochs), torch.device("cpu")
+    given = {"data": "digits", "seed": seed} | ({} if epochs is None else {"epochs": epochs})
+    ask = Ask(verb="train", subjects=(_RECIPE,), given=read_values(given, names_of("train")))
+    teller = Teller()
+    driver = Driver(How(device=torch.device("cpu"), audience=teller, command=command_line()))
     with one_thread():
-        data = open_run_data(config.data, device, checking)
-        with claimed(Destination(out, "demo", is_exact=False), data, ALONE) as folder:
-            session = begin(config, data, folder, device)
-            _say_what_will_happen(session)
-            say_plan(session, folder)
-            outcome = train_and_report(session, folder, track=None, is_quiet=True)
-    _say_result(outcome)
-    _show_answers(session, folder, outcome)
-    _say_what_to_try(folder)
+        training = plan(ask, driver)
+        sources = driver.sources(training.config.data)
+        with claimed(Destination(out, "demo", is_exact=False), sources, ALONE) as target:
+            driver.drive(training, training.at(target.path))
+    assert teller.outcome is not None and teller.preparation is not None
+    _say_result(teller.outcome)
+    _show_answers(teller.preparation, target, teller.outcome)
+    _say_what_to_try(target)
 
 
-def _config(seed: int, epochs: int | None) -> RunConfig:
-    chosen = recipe(_RECIPE)
-    assert chosen.model is not None
-    return RunConfig(
-        recipe=chosen.name,
-        model=chosen.model,
-        preprocessing=chosen.preprocessing,
-        data=DataConfig(data="digits", held_out=chosen.held_out),
-        augment=chosen.augment,
-        optim=chosen.optim,
-        schedule=chosen.schedule,
-        train=dataclasses.replace(chosen.train, seed=seed, epochs=chosen.train.epochs if epochs is None else epochs),
-    )
+class Teller(Terminal):
+    """Tells the story of the run, and remembers how it ended."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+        self.preparation: Preparation | None = None
+
+    def begins(self, experiment: "Experiment", run: "Run", session: "Session", folder: RunFolder, number: int) -> None:
+        """What a Vision Transformer is, and what will happen."""
+        self.preparation = session.preparation
+        _say_what_will_happen(session)
+        say_plan(session, folder)
+
+    def ended(self, experiment: "Experiment", run: "Run", outcome: "Outcome", folder: RunFolder) -> None:
+        """It is told below, with examples."""
+        self.outcome = outcome
+
+    def result(self, experiment: "Experiment", result: object, folder: object) -> None:
+        """It is told below, with examples."""
 
 
 def _say_what_will_happen(session: "Session") -> None:
@@ -103,7 +114,7 @@ def _say_result(outcome: "Outcome") -> None:
     )
 
 
-def _show_answers(session: "Session", folder: RunFolder, outcome: "Outcome") -> None:
+def _show_answers(preparation: "Preparation", folder: RunFolder, outcome: "Outcome") -> None:
     out = console()
     assert outcome.source is not None and outcome.predictions is not None
     count = _fitting(out, _MOST_ANSWERS, enlarged(out, _pixels(outcome.source, 0)))
@@ -112,7 +123,7 @@ def _show_answers(session: "Session", folder: RunFolder, outcome: "Outcome") -> 
         "blocks), and its three best guesses:\n",
         width=_width(out),
     )
-    shown = answers(folder, outcome.source, outcome.predictions, session.preparation, count)
+    shown = answers(folder, outcome.source, outcome.predictions, preparation, count)
     out.print(figure(out, shown))
 
 

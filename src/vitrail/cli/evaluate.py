@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from vitrail.cli.known_data import kind_of, known_data, started_from
 from vitrail.cli.launch import launch, split_processes
 from vitrail.cli.progress import progress
 from vitrail.cli.terminal import print_json, printable
 from vitrail.cli.words import in_front
 from vitrail.config.checks import positive
 from vitrail.config.decoding import DecodePolicy
+from vitrail.config.spelling import as_typed
 from vitrail.data.check.preflight import preflight
 from vitrail.data.open import OpenOptions, open_data
 from vitrail.data.sources.files import user_path
 from vitrail.data.sources.parts import splits_of
 from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import MissingSplit
-from vitrail.errors import DataError, Notice, UsageError, VitrailError, notice
+from vitrail.errors import DataError, Notice, UsageError, VitrailError, marked, notice
+from vitrail.experiments.kinds import kind_of, known_data, started_from
 from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.weights.folder import sidecar
 
@@ -106,12 +107,12 @@ def run_words(words: Sequence[str]) -> None:
 
 def run(options: Options) -> None:
     """Open the data, measure one model after the other, and show what was found, also when one of them fails."""
+    from vitrail.cli.asking import command_line
     from vitrail.data.sources.class_names import read_class_names
     from vitrail.evaluation.real import read_real
     from vitrail.reports.evaluation_folder import EvaluationFolder
     from vitrail.runtime.device import find_device
     from vitrail.runtime.processes import joined, own_device
-    from vitrail.training.folder import command_line
 
     if not options.models:
         raise UsageError("there is no model", wanted="vitrail evaluate MODEL --data DATA")
@@ -224,8 +225,8 @@ def _left_out(model: str) -> Source | None:
 
 def _learners(looks: Sequence[Look], data: str, splits: set[str] | None = None) -> list[str]:
     """The models, and those that they started from, that were trained on this data, or on these splits of it."""
-    from vitrail.cli.training import located
     from vitrail.config import DataConfig
+    from vitrail.experiments.resolve import located
 
     place, found = located(DataConfig(data=data)).data, []
     for look in looks:
@@ -426,7 +427,8 @@ class _Work:
 
     def _context(self) -> dict[str, Any]:
         """What holds for all models."""
-        from vitrail.training.folder import command_line, versions
+        from vitrail.cli.asking import command_line
+        from vitrail.training.folder import versions
 
         source = self.source
         return {
@@ -465,7 +467,7 @@ class _Work:
 
 def _tell_others(failures: Sequence[tuple[str, VitrailError]]) -> None:
     for name, error in failures:
-        notice(f"{name} was not measured either: {error}")
+        notice(f"{name} was not measured either: {marked(error)}")
 
 
 def _kept(place: int, measured: "Measured", device: str) -> Done:
@@ -487,13 +489,13 @@ def _whole(done: list[Done], failures: list[tuple[str, VitrailError]], context: 
         **context,
         "models": [one.record for one in done],
         "summary": summarised([one.record for one in done]),
-        "errors": [{"model": name, "error": str(error)} for name, error in failures],
+        "errors": [{"model": name, "error": as_typed(error)} for name, error in failures],
     }
 
 
 def summarised(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, float | None]] | None:
     """Mean and standard deviation of a sample over models; none for one model alone."""
-    from vitrail.experiments.finetune_result import mean_and_std
+    from vitrail.experiments.finetune import mean_and_std
     from vitrail.reports.comparison import COLUMNS, value_of
 
     if len(records) < 2:

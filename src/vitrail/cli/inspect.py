@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vitrail.cli.known_data import ensure_outside_known, kind_of
 from vitrail.cli.progress import progress
 from vitrail.cli.terminal import console, print_json, printable, table
 from vitrail.cli.words import in_front
 from vitrail.config import DecodePolicy
 from vitrail.config.checks import positive
 from vitrail.config.figures import FIGURES, WITHOUT_IMAGES
+from vitrail.config.spelling import as_typed
 from vitrail.data.check.preflight import preflight
 from vitrail.data.open import OpenOptions, open_data
 from vitrail.data.outside import ensure_apart, ensure_outside, ensure_outside_named
@@ -28,7 +28,8 @@ from vitrail.data.sources.loose import ensure_not_beside, open_images
 from vitrail.data.sources.parts import evenly
 from vitrail.data.sources.source import Part, Source
 from vitrail.data.sources.splits import MissingSplit
-from vitrail.errors import DataError, Notice, UsageError, choose, notice
+from vitrail.errors import DataError, Notice, UsageError, choose, marked, notice
+from vitrail.experiments.kinds import ensure_outside_known, kind_of
 
 if TYPE_CHECKING:
     import torch
@@ -305,7 +306,7 @@ class _Work:
                     record["figures"].append(self.folder.write_figure(made, self.options.dpi))
                     numbers |= made.numbers
                 else:
-                    record["left_out"].append({"name": made.name, "reason": str(made.error)})
+                    record["left_out"].append({"name": made.name, "reason": as_typed(made.error)})
                     left_out.append(made)
         finally:
             # Also what was made before Ctrl-C; without a figure nothing is written.
@@ -317,7 +318,7 @@ class _Work:
             self._say(record, [] if self.wanted is not None else told)
         failed = [one.error for one in told if self.wanted is not None or isinstance(one.error, DataError)]
         for error in failed[1:]:
-            notice(str(error))
+            notice(marked(error))
         if failed:
             raise failed[0]
 
@@ -336,9 +337,10 @@ class _Work:
 
     def _context(self) -> dict[str, Any]:
         """What the figures are of."""
+        from vitrail.cli.asking import command_line
         from vitrail.config import to_json
         from vitrail.reports.inspection_folder import FORMAT
-        from vitrail.training.folder import command_line, versions
+        from vitrail.training.folder import versions
 
         return {
             "format": FORMAT,
@@ -367,7 +369,7 @@ class _Work:
                 shown.add_row(one["name"], escape(printable(one["seen"])))
             out.print(shown)
         for one in left_out:
-            out.print(f"no {one.name}: {escape(printable(str(one.error)))}")
+            out.print(f"no {one.name}: {escape(printable(as_typed(one.error)))}")
         if record["figures"]:
             names = " ".join(one["name"] for one in record["figures"])
             place = escape(printable(str(self.folder.path)))

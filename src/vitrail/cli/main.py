@@ -57,11 +57,35 @@ _PARALLEL = ("train", "finetune", "transfer", "evaluate", "fewshot", "knn", "pro
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `vitrail VERB ...`; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0
+    if words[0] in ("-V", "--version"):
+        print(f"vitrail {__version__}")
+        return 0
+
+    def do() -> None:
+        choose("command", words[0], VERBS)
+        # Before anything heavy is imported: soon after the first process has ended, torchrun ends the others.
+        _ensure_parallel(words[0])
+        _run(verb_module(words[0]), words)
+
+    return guarded(do)
+
+
+def verb_module(verb: str) -> ModuleType:
+    """The module of a verb, loaded when it is asked for."""
+    return importlib.import_module(VERBS[choose("command", verb, VERBS)][0])
+
+
+def guarded(do: Callable[[], None]) -> int:
+    """Do it as this process of a command; a user's mistake becomes one message and an exit code."""
     if processes_started() > 1:
         from vitrail.runtime.watch import end_with_launcher
 
         end_with_launcher()
-    code = _main(arguments)
+    code = _guarded(do)
     processes = sys.modules.get("vitrail.runtime.processes")
     if processes is not None and processes.is_left_waiting():
         for stream in (sys.stdout, sys.stderr):
@@ -70,24 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _main(arguments: Sequence[str] | None) -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+def _guarded(do: Callable[[], None]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Some outputs take few letters: a name that is none of them is escaped, and not the end.
         sys.stdout.reconfigure(errors="backslashreplace")
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(_help())
-        return 0
-    if words[0] in ("-V", "--version"):
-        print(f"vitrail {__version__}")
-        return 0
     warnings.simplefilter("always", Notice)
     warnings.showwarning = _show_warning
     try:
-        module, _ = VERBS[choose("command", words[0], VERBS)]
         with one_speaker():
-            _ensure_parallel(words[0])
-            _run(importlib.import_module(module), words)
+            do()
         sys.stdout.flush()
     except VitrailError as error:
         error.spell(OPTIONS)

@@ -13,7 +13,7 @@ from vitrail.cli.progress import duration, progress
 from vitrail.cli.terminal import console, printable
 from vitrail.cli.words import in_front
 from vitrail.config.checks import count, positive
-from vitrail.errors import DataError, UsageError, VitrailError, notice
+from vitrail.errors import DataError, UsageError, VitrailError, marked, notice
 
 if TYPE_CHECKING:
     import torch
@@ -136,7 +136,7 @@ def on_features(
             if found:
                 show(found)
     for problem in problems[1:]:
-        notice(str(problem))
+        notice(marked(problem))
     if problems:
         raise problems[0]
 

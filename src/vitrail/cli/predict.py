@@ -13,6 +13,7 @@ import tyro
 from vitrail.cli.predict_words import Csv, Json, Lines, Shown
 from vitrail.cli.words import in_front
 from vitrail.config.checks import positive
+from vitrail.config.spelling import as_typed
 from vitrail.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _counted(predictor: "Predictor", handed: "list[Handed]", *, is_quiet: bool =
         for answer in predictor.answers(handed):
             if answer.error is not None:
                 failed.append(answer.name)
-                print(f"error: {answer.error}", file=sys.stderr)
+                print(f"error: {as_typed(answer.error)}", file=sys.stderr)
             else:
                 done += 1
                 moving += answer.frames > 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vitrail.cli.terminal import READABLE_WIDTH, folded, print_json, printable
+from vitrail.config.spelling import as_typed
 
 if TYPE_CHECKING:
     from vitrail.prediction.predictor import Answer, Predictor
@@ -37,7 +38,7 @@ class Lines:
         self._width = min(_LONGEST_NAME, max((_cells(printable(name)) for name in names), default=0))
 
     def add(self, answer: "Answer") -> None:
-        if answer.logits is None:
+        if answer.error is not None:
             return
         found = _record(self._predictor, answer, self._top)["predictions"]
         if self._is_one:
@@ -75,8 +76,8 @@ class Csv:
         self._writer.writerow(["image", *columns, "error"])
 
     def add(self, answer: "Answer") -> None:
-        if answer.logits is None:
-            self._writer.writerow([answer.name, *[""] * (2 * self._top), str(answer.error)])
+        if answer.error is not None:
+            self._writer.writerow([answer.name, *[""] * (2 * self._top), as_typed(answer.error)])
             return
         found = _record(self._predictor, answer, self._top)["predictions"]
         cells = [cell for one in found for cell in (one["label"], f"{one['probability']:.6g}")]
@@ -94,8 +95,8 @@ class Json:
         self._records: list[dict[str, Any]] = []
 
     def add(self, answer: "Answer") -> None:
-        if answer.logits is None:
-            self._records.append({"image": answer.name, "error": str(answer.error)})
+        if answer.error is not None:
+            self._records.append({"image": answer.name, "error": as_typed(answer.error)})
         else:
             self._records.append(_record(self._predictor, answer, self._top))
 

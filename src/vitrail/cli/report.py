@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vitrail.cli.known_data import ensure_outside_known, kind_of
 from vitrail.cli.terminal import console, megabytes, printable
 from vitrail.cli.words import in_front
 from vitrail.errors import DataError, UsageError
+from vitrail.experiments.kinds import ensure_outside_known, kind_of
 
 if TYPE_CHECKING:
     from vitrail.data.check.findings import Findings
-    from vitrail.experiments.selftrain_folder import SelftrainFolder
+    from vitrail.experiments.selftrain import SelftrainFolder
     from vitrail.reports.story import Story
 
 _SUFFIXES = (".html", ".htm")
@@ -94,6 +94,8 @@ def _single(path: Path, kind: str, out: Path | None, findings: "Findings | None"
 
     if kind == "finetune":
         return _finetuning(path, out, findings)
+    if kind == "experiment":
+        return _runs(path, out, findings, "The runs of this experiment beside each other.")
     if kind == "selftrain":
         return _selftraining(path, out, findings)
     if kind in ("transfer", "vtab"):
@@ -110,7 +112,7 @@ def _single(path: Path, kind: str, out: Path | None, findings: "Findings | None"
 
 def _student(path: Path, out: Path | None, findings: "Findings | None") -> Path:
     """The page of a round: its student, beside its teacher and the other ones."""
-    from vitrail.experiments.selftrain_folder import SelftrainFolder
+    from vitrail.experiments.selftrain import SelftrainFolder
     from vitrail.experiments.selftrain_page import teaching_section
     from vitrail.reports import write_report
     from vitrail.training.folder import RunFolder
@@ -126,39 +128,46 @@ def _student(path: Path, out: Path | None, findings: "Findings | None") -> Path:
 
 def _begun(folder: "SelftrainFolder") -> list[int]:
     """The rounds of a self-training whose students have begun to learn."""
-    from vitrail.experiments.selftrain_folder import read_plan
+    from vitrail.experiments.selftrain import read_selftraining
 
-    return [number for number in range(1, read_plan(folder).rounds + 1) if folder.round(number).log.is_file()]
+    return [number for number in range(1, read_selftraining(folder).rounds + 1) if folder.round(number).log.is_file()]
 
 
 def _finetuning(path: Path, out: Path | None, findings: "Findings | None") -> Path:
     """The page of the whole; before its end, the runs so far beside each other."""
-    from vitrail.experiments.finetune_folder import FinetuneFolder, summary_of
-    from vitrail.experiments.finetune_result import read_result
+    from vitrail.experiments.finetune import FinetuneFolder, read_result, summary_of
     from vitrail.reports import write_report
-    from vitrail.reports.versus import MOST_RUNS, versus_page
-    from vitrail.reports.write import write_page
 
     folder = FinetuneFolder(path)
     if folder.result.is_file():
         result = read_result(folder.result)
         first = folder.run(result.seeds[0].folder)
         return write_report(first, summary=summary_of(folder, result), findings=findings, out=out)
+    return _runs(path, out, findings, "A fine-tuning that has not come to its end: the newest runs that have begun.")
+
+
+def _runs(path: Path, out: Path | None, findings: "Findings | None", lead: str) -> Path:
+    """The newest runs in a folder beside each other; a single one as itself."""
+    from vitrail.experiments.kinds import resume_command
+    from vitrail.reports import write_report
+    from vitrail.reports.versus import MOST_RUNS, versus_page
+    from vitrail.reports.write import write_page
+    from vitrail.training.folder import PartFolder
+
     begun = sorted((log.parent for log in path.rglob("log.jsonl")), key=lambda run: (run / "log.jsonl").stat().st_mtime)
+    goes_on, target = resume_command(path), out or path / "report.html"
     if not begun:
-        raise UsageError("none of its runs has begun", where=str(path), fix=f"Go on with it: {folder.resume_command}")
+        raise UsageError("none of its runs has begun", where=str(path), fix=f"Go on with it: {goes_on}")
     if len(begun) == 1:
-        return write_report(folder.run(str(begun[0].relative_to(path))), findings=findings, out=out or folder.report)
-    newest = begun[-MOST_RUNS:]
-    stories = [_story(run) for run in newest]
-    lead = f"A fine-tuning that has not come to its end: the newest {len(newest)} of the runs that have begun."
-    write_page(out or folder.report, versus_page(stories, title=path.resolve().name, lead=lead))
-    return out or folder.report
+        return write_report(PartFolder(begun[0], goes_on), findings=findings, out=target)
+    stories = [_story(run) for run in begun[-MOST_RUNS:]]
+    write_page(target, versus_page(stories, title=path.resolve().name, lead=lead))
+    return target
 
 
 def _selftraining(path: Path, out: Path | None, findings: "Findings | None") -> Path:
     """Teacher and students, and the page of its student; of several rounds, their students beside each other."""
-    from vitrail.experiments.selftrain_folder import SelftrainFolder
+    from vitrail.experiments.selftrain import SelftrainFolder
     from vitrail.experiments.selftrain_page import teaching_section
     from vitrail.reports import write_report
     from vitrail.reports.versus import MOST_RUNS, versus_page
@@ -182,16 +191,15 @@ def _table(path: Path, kind: str, out: Path | None) -> Path:
     from vitrail.reports.write import write_page
 
     if kind == "transfer":
-        from vitrail.experiments.transfer_page import transfer_page
-        from vitrail.experiments.transfer_pairs import TransferFolder, read_pairs
-        from vitrail.experiments.transfer_table import make_table
+        from vitrail.experiments.transfer import TransferFolder, read_pairs
+        from vitrail.experiments.transfer_table import make_table, transfer_page
 
         folder = TransferFolder(path)
         table = make_table(folder, read_pairs(folder), {})
         content = transfer_page(table, path.resolve().name)
     else:
         from vitrail.experiments.vtab_folder import VtabFolder, read_table, read_vtab
-        from vitrail.experiments.vtab_page import vtab_page
+        from vitrail.experiments.vtab_table import vtab_page
 
         folder = VtabFolder(path)
         content = vtab_page(read_table(folder), read_vtab(folder).command)
@@ -220,8 +228,7 @@ def _compared(paths: Sequence[Path], out: Path) -> Path:
 
 def _story(path: Path) -> "Story":
     """What there is to tell about a run, or about the first seed of a fine-tuning."""
-    from vitrail.experiments.finetune_folder import FinetuneFolder, summary_of
-    from vitrail.experiments.finetune_result import read_result
+    from vitrail.experiments.finetune import FinetuneFolder, read_result, summary_of
     from vitrail.reports.story import gather
     from vitrail.training.folder import RunFolder
 
@@ -263,6 +270,8 @@ def _kind(path: Path) -> str:
     if (file := path / "config.json").is_file():
         stored = str(_read(file).get("format"))
         found = next((kind for prefix, kind in _KINDS.items() if stored.startswith(prefix)), None)
+        if found is None and stored.startswith("vitrail-"):
+            return "experiment"
         if found is None:
             raise DataError(f"says format {stored!r}", wanted="a run, a fine-tuning or a model", where=str(file))
         return found

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from vitrail.config.spelling import as_typed
 from vitrail.data.check.words import counted, number, text
 from vitrail.errors import VitrailError
 from vitrail.evaluation import interval
-from vitrail.experiments.selftrain_folder import SelftrainFolder
+from vitrail.experiments.selftrain import SelftrainFolder
 from vitrail.experiments.selftrain_result import Model, Result, Score, read_result
 from vitrail.reports.document import Section, wide
 from vitrail.reports.numbers import percent
@@ -20,7 +21,7 @@ def teaching_section(folder: SelftrainFolder, begun: int, shown: int | None = No
     try:
         result = read_result(folder.result)
     except VitrailError as error:
-        return Section(_ANCHOR, _TITLE, f"This part is left out. {text(str(error))}", "")
+        return Section(_ANCHOR, _TITLE, f"This part is left out. {text(as_typed(error))}", "")
     columns = {name: cells for name, cells in _columns(_models(result, begun)).items() if any(cells)}
     heads = "".join(f'<th class="{_look(name)}">{name}' for name in columns)
     rows = "".join(

@@ -77,6 +77,13 @@ class Result:
     students: tuple[Model, ...]
     """One for each round that has come to its end."""
 
+    @property
+    def accuracy(self) -> float | None:
+        """That of the last student, on test images where there are some."""
+        last = self.students[-1] if self.students else self.teacher
+        score = last.test or last.held_out
+        return None if score is None else score.accuracy
+
 
 def score_of(metrics: Any) -> Score | None:
     """What a model folder says of some images."""

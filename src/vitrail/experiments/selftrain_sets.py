@@ -16,8 +16,8 @@ from vitrail.data.sources.files import Files
 from vitrail.data.sources.joined import Joined
 from vitrail.data.sources.source import whole_of
 from vitrail.data.sources.taught import Origin, blind
-from vitrail.errors import DataError, UsageError, notice
-from vitrail.experiments.selftrain_plan import Unlabelled
+from vitrail.errors import DataError, UsageError, notice, setting
+from vitrail.experiments.selftrain import Unlabelled
 from vitrail.training.few_shot import Checking
 from vitrail.training.sources import RunData, open_run_data
 
@@ -101,7 +101,7 @@ def _others(images: Source, known: Iterable[Source]) -> Source:
             f"all {gone:,} unlabelled images are among those that are labelled, held out or tested on",
             wanted="others",
             where=f"{images.name}, {images.split}",
-            fix="Name another folder, or another part with --unlabelled-split, such as 'train[10%:]'.",
+            fix=f"Name another folder, or another part with {setting('unlabelled_split')}, such as 'train[10%:]'.",
         )
     notice(
         f"{gone:,} of the {len(images):,} unlabelled images are labelled, held out or tested on as well: the teacher "
@@ -124,7 +124,7 @@ def _unlike(images: Source, measured: Sequence[Source]) -> Source:
             f"all {gone:,} unlabelled images are copies of those that are held out or tested on",
             wanted="others",
             where=f"{images.name}, {images.split}",
-            fix="Name another folder, or another part with --unlabelled-split.",
+            fix=f"Name another folder, or another part with {setting('unlabelled_split')}.",
         )
     notice(
         f"{gone:,} of the {len(images):,} unlabelled images are copies of images that are held out or tested on: the "

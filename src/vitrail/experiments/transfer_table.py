@@ -1,19 +1,30 @@
-"""The table of a transfer: what each fine-tuning found and cost, the paper's rows above it, for people and programs."""
+"""The table of a transfer: what each fine-tuning found and cost, under the paper's rows; by ReaL labels, and as a page."""
 
 import functools
+import json
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import quote
 
-from vitrail.config import ModelConfig, to_json
-from vitrail.experiments.finetune_folder import FinetuneFolder
-from vitrail.experiments.finetune_plan import Measure, Plan
-from vitrail.experiments.finetune_result import Result, read_result
-from vitrail.experiments.transfer_pairs import Pair, TransferFolder, TransferRecord, has_real
-from vitrail.experiments.transfer_paper import HOW, REAL, PaperRow, network_name, paper_rows
-from vitrail.experiments.transfer_real import read_seeds
-from vitrail.experiments.transfer_unlike_paper import paper_recipe, unlike_paper
+import numpy as np
+
+from vitrail.config import ModelConfig, from_json, to_json
+from vitrail.data import Source
+from vitrail.data.check.words import counted, text
+from vitrail.errors import DataError
+from vitrail.evaluation.real import RealLabels, match_real, measure_real
+from vitrail.experiments.finetune import FinetuneFolder, Measure, Plan, Result, mean_and_std, read_result
+from vitrail.experiments.transfer import Pair, TransferFolder, TransferRecord, has_real
+from vitrail.experiments.transfer_paper import HOW, REAL, PaperRow, network_name, paper_recipe, paper_rows, unlike_paper
 from vitrail.models.cost import measure_cost
+from vitrail.reports.document import Section, document, wide
+from vitrail.reports.numbers import duration
+from vitrail.reports.page import GENERATOR
+from vitrail.reports.write import write_page
+from vitrail.runtime.archives import open_npz
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
 from vitrail.training.folder import RunFolder
@@ -300,3 +311,148 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
     return "\n".join([line(head), line(["---", *["---:"] * (len(head) - 1)]), *map(line, rows)])
+
+
+FILE = "real-result.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealSeeds:
+    """`real-result.json` of a fine-tuning."""
+
+    labels: str
+    """The file of ReaL labels."""
+    digest: str
+    """Of that file."""
+    accuracies: tuple[float, ...]
+    """One per seed."""
+    mean: float
+    std: float | None
+    images: int
+    """Those with a label, which were counted."""
+    skipped: int
+    """Those without."""
+
+
+def measure_seeds(folder: FinetuneFolder, result: Result, source: Source, real: RealLabels) -> RealSeeds:
+    """Count the answers of each final model on `source`, which it was measured on, and write the file."""
+    sets = match_real(real, source)
+    found = [
+        measure_real(_first_guesses(folder, final.folder, len(source)), sets, source.labels.values, real)
+        for final in result.seeds
+    ]
+    accuracies = tuple(one.top1.share for one in found)
+    mean, std = mean_and_std(accuracies)
+    seeds = RealSeeds(
+        labels=real.path,
+        digest=real.digest,
+        accuracies=accuracies,
+        mean=mean,
+        std=std,
+        images=found[0].labelled,
+        skipped=found[0].skipped,
+    )
+    with atomic_file(folder.path / FILE) as temporary:
+        temporary.write_text(json_text(to_json(seeds), indent=2) + "\n", encoding="utf-8")
+    return seeds
+
+
+def read_seeds(folder: FinetuneFolder) -> RealSeeds | None:
+    """What was counted before; none where nothing was."""
+    path = folder.path / FILE
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read ({error})", where=str(path), fix="Delete it; it will be made again.") from None
+    return from_json(RealSeeds, values, where=str(path))
+
+
+def _first_guesses(folder: FinetuneFolder, run: str, images: int) -> np.ndarray:
+    path = folder.run(run).path / "predictions.npz"
+    try:
+        with open_npz(path) as arrays:
+            guesses = arrays["guesses"][:, 0]
+    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"cannot be read ({error})", wanted="the answers of a final model", where=str(path)) from None
+    if len(guesses) != images:
+        raise DataError(f"there are answers for {len(guesses):,} images", wanted=f"{images:,}", where=str(path))
+    return guesses
+
+
+def write_all(folder: TransferFolder, table: Table) -> None:
+    """Write the table and its page."""
+    write_table(folder, table)
+    write_page(folder.report, transfer_page(table, folder.path.resolve().name))
+
+
+def transfer_page(table: Table, name: str) -> str:
+    """The whole document."""
+    done = sum(cell.state == "done" for cell in table.cells)
+    whole = len(table.cells)
+    look, words = ("fine", "finished") if done == whole else ("open", f"{done} of {whole} fine-tunings done")
+    header = (
+        f'<div><h1>{text(name)}</h1><p><span class="verdict {look}">{words}</span> &nbsp;'
+        f"{counted(len(table.rows), 'model')} on "
+        f"{counted(len({cell.data for cell in table.cells}), 'data set')}</p></div>"
+    )
+    remarks = "".join(f"<li>{text(line)}</li>" for line in notes(table))
+    versions = ", ".join(f"{text(key)} {text(str(value))}" for key, value in table.versions.items() if value)
+    sections = [
+        Section("table", "Top-1 accuracy, %", "", wide("Table of accuracies", _scores(table))),
+        *([Section("notes", "To read it", "", f"<ul>{remarks}</ul>")] if remarks else []),
+        *([Section("spent", "What it cost", "", wide("Table of costs", spent))] if (spent := _costs(table)) else []),
+        Section("again", "How to do it again", versions, f'<pre class="command">{text(table.command)}</pre>'),
+    ]
+    return document(text(name), header, "", sections, generator=GENERATOR)
+
+
+def _scores(table: Table) -> str:
+    heads = "".join(f'<th class="n">{text(column.title)}' for column in table.columns)
+    paper = [
+        _row(f"<i>{text(row.title)}</i>", [text(paper_text(row, column)) for column in table.columns])
+        for row in table.paper
+    ]
+    own = [
+        _row(f"<b>{text(row.model)}</b>", [_linked(table, row.model, column) for column in table.columns])
+        for row in table.rows
+    ]
+    return f"<table><thead><tr><th>model{heads}</tr></thead><tbody>{''.join([*paper, *own])}</tbody></table>"
+
+
+def _linked(table: Table, model: str, column: Column) -> str:
+    """A number that leads to the page of its fine-tuning, which lies beside this one."""
+    cell, shown = table.cell(model, column.data), text(cell_text(table, model, column))
+    return f'<a href="{_address(cell)}">{shown}</a>' if cell is not None and cell.state == "done" else shown
+
+
+def _address(cell: Cell) -> str:
+    return quote(f"{cell.folder}/report.html")
+
+
+def _costs(table: Table) -> str:
+    rows = [
+        _row(
+            text(cell.model),
+            [
+                text(cell.data),
+                f"{cell.found.learning_rate:g}",
+                f"{cell.spent.runs}",
+                duration(cell.spent.seconds),
+                f"{cell.spent.images:,}",
+                f"{cell.spent.flops:.3g}",
+            ],
+        )
+        for cell in table.cells
+        if cell.spent and cell.found
+    ]
+    if not rows:
+        return ""
+    names = ("data", "rate taken", "runs", "time", "images seen", "training FLOPs")
+    heads = "".join(f'<th class="n">{name}' for name in names)
+    return f"<table><thead><tr><th>model{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return f"<tr><td>{name}</td>{''.join(f'<td class=n>{cell}</td>' for cell in cells)}</tr>"

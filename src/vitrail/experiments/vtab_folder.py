@@ -1,7 +1,6 @@
 """The folder of a VTAB: what was asked for, a fine-tuning for each task, the splits and the table."""
 
 import json
-import shlex
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,16 +11,16 @@ from typing import Any
 from vitrail.config import from_json, to_json
 from vitrail.data.vtab.open import parse_task
 from vitrail.data.vtab.split import Split
-from vitrail.errors import DataError, UsageError, VitrailError
-from vitrail.experiments.finetune_folder import FinetuneFolder
-from vitrail.experiments.vtab_page import vtab_page
-from vitrail.experiments.vtab_table import Table, TaskScore, as_json, as_markdown
+from vitrail.errors import DataError, UsageError, VitrailError, command, setting
+from vitrail.experiments import old_vtab
+from vitrail.experiments.finetune import FinetuneFolder
+from vitrail.experiments.vtab_table import Table, TaskScore, as_json, as_markdown, vtab_page
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
 from vitrail.runtime.lock import only_one
-from vitrail.training.folder import NamedFolder, command_line, differences, read_record, versions
+from vitrail.training.folder import NamedFolder, differences, read_record
 
-FORMAT = "vitrail-vtab/1"
+FORMAT = "vitrail-vtab/2"
 
 # Seconds for which others of the same name are waited for, and between two looks; they write for milliseconds.
 _PATIENCE, _PAUSE = 10.0, 0.02
@@ -34,7 +33,7 @@ class VtabFolder(NamedFolder):
     @property
     def resume_command(self) -> str:
         """What to type to go on."""
-        return f"vitrail vtab --resume {shlex.quote(str(self.path))}"
+        return command("vtab", resume=str(self.path))
 
     @property
     def lock(self) -> Path:
@@ -54,18 +53,7 @@ class VtabFolder(NamedFolder):
     def task(self, task: str, length: str | None = None) -> FinetuneFolder:
         """The fine-tuning of a task, or of one of the lengths that are tried."""
         path = self.path / task
-        return _TaskFolder(path if length is None else path / length, self.resume_command)
-
-
-@dataclass(frozen=True)
-class _TaskFolder(FinetuneFolder):
-    """A fine-tuning that is part of a whole: who stopped it wants to go on with the whole."""
-
-    whole: str
-
-    @property
-    def resume_command(self) -> str:
-        return self.whole
+        return FinetuneFolder(path if length is None else path / length, whole=self.resume_command)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +65,8 @@ class VtabRecord:
     setting: str
     tasks: tuple[str, ...]
     """As they are opened: a name, or name=data."""
-    words: tuple[str, ...]
-    """Options of `vitrail finetune`."""
+    settings: dict[str, Any]
+    """Of all fine-tunings, by dotted name."""
     root: str | None
     """Where the data is."""
     download: bool
@@ -87,26 +75,12 @@ class VtabRecord:
     versions: dict[str, Any]
 
 
-def new_record(
-    *, source: str, setting: str, tasks: tuple[str, ...], words: tuple[str, ...], root: str | None, download: bool
-) -> VtabRecord:
-    """A record with what was typed and which versions there are."""
-    return VtabRecord(
-        source=source,
-        setting=setting,
-        tasks=tasks,
-        words=words,
-        root=root,
-        download=download,
-        command=command_line(),
-        versions=versions(),
-    )
-
-
 def read_vtab(folder: VtabFolder) -> VtabRecord:
-    """Read `config.json`."""
-    others = {"vitrail-finetune/": f"`vitrail finetune --resume {folder.path}` goes on with a fine-tuning."}
-    return read_record(folder, VtabRecord, FORMAT, "a VTAB", others)
+    """Read `config.json`, also one of version 0.1."""
+    if old_vtab.is_old(folder):
+        before = read_record(folder, old_vtab.OldRecord, old_vtab.FORMAT, "a VTAB")
+        return from_json(VtabRecord, old_vtab.converted(before), where=str(folder.config))
+    return read_record(folder, VtabRecord, FORMAT, "a VTAB")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,32 +128,22 @@ def _begin(folder: VtabFolder, record: VtabRecord) -> None:
     if folder.config.exists():
         found = read_vtab(folder)
         same = replace(record, tasks=found.tasks, root=found.root, command=found.command, versions=found.versions)
-        same = replace(same, download=found.download, words=found.words)
-        changes = differences(_options(found.words), _options(record.words))
-        if changes := changes + differences(to_json(found), to_json(same)):
+        same = replace(same, download=found.download)
+        if changes := differences(to_json(found), to_json(same)):
             raise UsageError(
                 f"the VTAB of this name is another one: {'; '.join(changes)}",
                 where=str(folder.path),
-                fix="Give the command that began it, or choose another --name.",
+                fix=f"Give the command that began it, or choose another {setting('name')}.",
             )
         _refuse_other_data(folder, found.tasks, tasks)
         tasks = tuple(dict.fromkeys([*found.tasks, *tasks]))
     elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UsageError(
-            "is there already and holds something else", where=str(folder.path), fix="Choose another --name."
+            "is there already and holds something else",
+            where=str(folder.path),
+            fix=f"Choose another {setting('name')}.",
         )
     _write(folder.config, json_text(to_json(replace(record, tasks=tasks)), indent=2))
-
-
-def _options(words: tuple[str, ...]) -> dict[str, list[str]]:
-    """Each option with what is behind it: their order means nothing."""
-    found: dict[str, list[str]] = {}
-    name = ""
-    for word in words:
-        if word.startswith("--"):
-            name = word
-        found.setdefault(name, []).extend([] if word == name else [word])
-    return found
 
 
 def _refuse_other_data(folder: VtabFolder, before: tuple[str, ...], now: tuple[str, ...]) -> None:
@@ -191,7 +155,7 @@ def _refuse_other_data(folder: VtabFolder, before: tuple[str, ...], now: tuple[s
             raise UsageError(
                 f"the task {name} is {stored[name]} here, now {text}",
                 where=str(folder.path),
-                fix="Give the same --sources, or choose another --name.",
+                fix=f"Give the same {setting('sources')}, or choose another {setting('name')}.",
             )
 
 
@@ -206,7 +170,7 @@ def keep_split(folder: VtabFolder, split: Split) -> None:
         raise UsageError(
             f"the split is another one than before: {before}, now {now}",
             where=str(path),
-            fix="Bring the images or lists back that were there, or choose another --name.",
+            fix=f"Bring the images or lists back that were there, or choose another {setting('name')}.",
         )
 
 

@@ -50,7 +50,13 @@ _LAUNCHED = "TORCHELASTIC_RUN_ID"
 
 def end_with_launcher() -> None:
     """From now on the end of the launcher is a SIGTERM, where the system is Linux; the watch notices it anywhere."""
-    if _LAUNCHED in os.environ and sys.platform == "linux":
+    if _LAUNCHED in os.environ:
+        end_with_parent()
+
+
+def end_with_parent() -> None:
+    """From now on the end of the process that started this one is a SIGTERM, where the system is Linux."""
+    if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

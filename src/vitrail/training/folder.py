@@ -3,8 +3,6 @@
 import json
 import os
 import platform
-import shlex
-import sys
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +16,8 @@ from vitrail.runtime.json_text import json_text
 from vitrail.training.moved import beside
 
 FORMAT = "vitrail-run/1"
+IN_MEMORY = "in-memory"
+"""Where a call from Python stores what it was given as arrays or networks, before anything else is in the folder."""
 
 Record = TypeVar("Record")
 
@@ -89,7 +89,7 @@ def is_vacant(path: Path) -> bool:
     """Whether nothing in a folder would be lost: it has at most what a start leaves that was killed at once."""
     try:
         names = {entry.name for entry in path.iterdir()}
-        left = {name for name in names if leftover_of(name, "config.json")} | {".lock", ".launch"}
+        left = {name for name in names if leftover_of(name, "config.json")} | {".lock", ".launch", IN_MEMORY}
         return names <= left or (names <= left | {"checkpoints"} and not any((path / "checkpoints").iterdir()))
     except OSError:
         return False
@@ -99,11 +99,6 @@ def processes_again() -> dict[str, int]:
     """The options of a command that is given again in as many processes, where they are all on this machine."""
     here = os.environ.get("LOCAL_WORLD_SIZE", "1")
     return {"processes": int(here)} if here != "1" and here == os.environ.get("WORLD_SIZE") else {}
-
-
-def also_processes() -> str:
-    """The same as they are typed."""
-    return "".join(f" --processes {here}" for here in processes_again().values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,16 +129,18 @@ def write_record(folder: RunFolder, record: RunRecord) -> None:
 
 def read_run(folder: RunFolder) -> RunRecord:
     """Read `config.json`; what moved with the folder is where it is now."""
-    others = {
-        "vitrail-finetune/": f"`{command('finetune', resume=str(folder.path))}` goes on with a fine-tuning.",
-        "vitrail-selftrain/": f"`{command('selftrain', resume=str(folder.path))}` goes on with a self-training.",
-    }
-    record = read_record(folder, RunRecord, FORMAT, "a run", others)
+    record = read_record(folder, RunRecord, FORMAT, "a run")
     return replace(record, config=beside(record.config, folder.path))
 
 
-def read_record(folder: NamedFolder, record: type[Record], format: str, what: str, others: dict[str, str]) -> Record:
-    """Read `config.json` of `what` it has to be; `others` are formats that people take for it, and what to do then."""
+def verb_of(format: str) -> str:
+    """The verb that goes on with what says this format: `vitrail-run/1` is that of `train`."""
+    kind = format.partition("/")[0].removeprefix("vitrail-")
+    return "train" if kind in ("run", "vitrail", "") else kind
+
+
+def read_record(folder: NamedFolder, record: type[Record], format: str, what: str) -> Record:
+    """Read `config.json` of `what` it has to be; of another kind of run it is said what goes on with that."""
     where, yours = str(folder.config), "`ls runs` shows yours."
     if not folder.path.exists():
         raise UsageError("there is no such folder", where=str(folder.path), fix=yours)
@@ -155,7 +152,8 @@ def read_record(folder: NamedFolder, record: type[Record], format: str, what: st
         raise DataError(f"cannot be read ({error})", where=where) from None
     found = values.get("format") if isinstance(values, dict) else None
     if found != format:
-        fix = next((fix for prefix, fix in others.items() if str(found).startswith(prefix)), "")
+        is_ours = str(found).startswith("vitrail-") and verb_of(str(found)) != verb_of(format)
+        fix = f"`{command(verb_of(str(found)), resume=str(folder.path))}` goes on with it." if is_ours else ""
         raise DataError(f"is not the record of {what}", wanted=f"format {format!r}", where=where, fix=fix)
     return from_json(record, values, where=where)
 
@@ -172,12 +170,6 @@ def versions(model: ModelConfig | None = None) -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "cuda": str(torch.version.cuda) if torch.cuda.is_available() else "",
     }
-
-
-def command_line() -> str:
-    """What was typed, so that it can be typed again."""
-    program = Path(sys.argv[0]).name
-    return shlex.join(["vitrail" if program in ("__main__.py", "vitrail") else program, *sys.argv[1:]])
 
 
 def differences(old: Any, new: Any, where: str = "") -> list[str]:

@@ -132,7 +132,7 @@ def data_of_run(model: Path) -> Source | None:
 def run_of(folder: Path) -> RunFolder | None:
     """The run in a folder, or the first of several that belong together; none where it is no such folder."""
     kind = str(sidecar(folder).get("format", "")) if folder.is_dir() else ""
-    if kind.startswith(("vitrail-finetune/", "vitrail-selftrain/")):
+    if kind.startswith("vitrail-") and not kind.startswith("vitrail-run/"):
         inside = sorted(path.parent for path in folder.glob("*/config.json") if path.parent.name != "model")
         return next((found for path in inside if (found := run_of(path)) is not None), None)
     return RunFolder(folder) if kind.startswith("vitrail-run/") else None

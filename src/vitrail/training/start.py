@@ -23,7 +23,6 @@ from vitrail.training.folder import (
     FORMAT,
     RunFolder,
     RunRecord,
-    command_line,
     differences,
     read_run,
     versions,
@@ -53,8 +52,9 @@ def begin(
     device: torch.device,
     objective: Objective | None = None,
     placement: Placement | None = None,
+    command: str = "",
 ) -> Session:
-    """A new run in a new folder."""
+    """A new run in a new folder; `command` is how it was asked for."""
     processes = _processes(placement)
     with processes.together():
         fits = -(-_first_progress(config, data, device, processes).micro_batch // processes.ranks)
@@ -71,7 +71,7 @@ def begin(
     session = Session(config, model, data, progress, device, objective, placement)
     with processes.together():
         if processes.is_first:
-            _write_beginning(session, folder)
+            _write_beginning(session, folder, command)
     ensure_same(session, folder)
     return session
 
@@ -85,7 +85,7 @@ def _ensure_new(folder: RunFolder) -> None:
         )
 
 
-def _write_beginning(session: Session, folder: RunFolder) -> None:
+def _write_beginning(session: Session, folder: RunFolder, command: str) -> None:
     held, weights = session.bytes_to_save()
     checkpoints.ensure_space(folder.checkpoints, (checkpoints.KEPT + 1) * held + 2 * weights)
     write_record(
@@ -96,7 +96,7 @@ def _write_beginning(session: Session, folder: RunFolder) -> None:
             classes=session.data.train.classes,
             digest=session.digest,
             counts=counts(session.data),
-            command=command_line(),
+            command=command,
             versions=versions(session.config.model),
             device=device_name(session.device, session.model),
             notes=_notes(session.data),

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
 from vitrail.errors import UsageError
-from vitrail.runtime.lock import Hold, only_one
+from vitrail.runtime.lock import Hold, only_one, watched
 from vitrail.runtime.processes import Processes
 from vitrail.training.folder import NamedFolder
 from vitrail.training.stopping import Interrupted, Stopped, Stopping
@@ -32,6 +32,17 @@ def held(folder: NamedFolder, processes: Processes, *, doing: str = "working on"
         token = _MINE.set({**_MINE.get(), place: hold})
         try:
             yield hold
+        finally:
+            _MINE.reset(token)
+
+
+@contextmanager
+def watched_over(folder: NamedFolder) -> Iterator[None]:
+    """A folder that several commands share is not locked, but that it stays in its place is noticed all the same."""
+    with watched(folder.path) as hold:
+        token = _MINE.set({**_MINE.get(), os.path.realpath(folder.lock): hold})
+        try:
+            yield
         finally:
             _MINE.reset(token)
 

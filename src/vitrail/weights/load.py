@@ -87,6 +87,10 @@ def read_checkpoint(
         raise DataError(f"cannot be read ({error.strerror})", where=str(path)) from None
 
 
+# Of many models, none of which is that of the whole.
+_TABLES = ("vitrail-transfer", "vitrail-vtab")
+
+
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
@@ -116,7 +120,8 @@ def _read_path(path: Path, hints: Hints) -> Checkpoint:
 def _read_folder(path: Path, hints: Hints) -> Checkpoint:
     file = next((path / name for name in _WEIGHT_FILES if (path / name).is_file()), None)
     config = sidecar(path)
-    if str(config.get("format", "")).startswith(("vitrail-run/", "vitrail-finetune/", "vitrail-selftrain/")):
+    kind = str(config.get("format", "")).partition("/")[0]
+    if kind.startswith("vitrail-") and (kind not in _TABLES or (path / "model").is_dir()):
         return _read_run(path, hints)
     if file is None or not config:
         wanted = f"a model folder with {CONFIG_FILE} and {WEIGHTS_FILE}"

@@ -221,7 +221,7 @@ def test_an_evaluation_ignores_what_is_for_training():
 
 # Bad and vanishing files.
 
-ADVICE = "`vitrail data check` lists every bad file; --skip-bad leaves them out."
+ADVICE = "`vitrail data check` lists every bad file; data.skip_bad=True leaves them out."
 
 
 def failure(batches: Iterable[object]) -> str:

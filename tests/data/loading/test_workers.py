@@ -112,10 +112,8 @@ def killed(number: int) -> int:
 def test_a_worker_that_is_killed():
     error = failure(killed)
     assert isinstance(error, WorkerError)
-    assert str(error) == (
-        "a data worker was killed by the system (SIGKILL), as it does when memory runs out. "
-        "Use fewer --workers, or run with --workers 0."
-    )
+    assert str(error).startswith("a data worker was killed by the system (SIGKILL), as it does when memory runs out.")
+    assert "data.workers=0" in str(error)
     assert error.exit_code == 3
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from vitrail.config.checks import count
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.sources.source import Source
-from vitrail.errors import DataError, UsageError, setting
+from vitrail.errors import DataError, setting
+from vitrail.runtime.main_guard import missing_guard
 
 Result = TypeVar("Result")
 Advance = Callable[[int], None]
@@ -121,7 +122,7 @@ def _in_processes(
             for future in done:
                 yield waiting.pop(future), future.result()
     except BrokenProcessPool:
-        raise (_died(sources[0].name) if begun.is_set() else _never_began()) from None
+        raise (_died(sources[0].name) if begun.is_set() else missing_guard()) from None
     finally:
         if waiting:
             # Stopped half-way: a worker may hang on a dead network drive, and is not waited for.
@@ -135,14 +136,6 @@ def _died(name: str) -> DataError:
         "a process that reads images died, perhaps for lack of memory",
         where=name,
         fix=f"Try {setting('data.workers', 1)}, or {setting('data.workers', 0)}, which reads them in the main process.",
-    )
-
-
-def _never_began() -> UsageError:
-    return UsageError(
-        "the processes that read images died before they began, as they do when a script has no main guard: "
-        "each of them runs the script again",
-        fix='Put what the script does under `if __name__ == "__main__":`, or read in the main process (workers=0).',
     )
 
 

@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from vitrail.errors import VitrailError, setting
+from vitrail.runtime.main_guard import RAN_AGAIN, missing_guard
 
 Request = TypeVar("Request")
 Made = TypeVar("Made")
@@ -184,6 +185,8 @@ def _named(error: Exception, processes: Iterable[BaseProcess], timeout: float) -
             "a data worker was killed by the system (SIGKILL), as it does when memory runs out",
             fix=f"Use fewer {setting('data.workers')}, or run with {setting('data.workers', 0)}.",
         )
+    if RAN_AGAIN in ends:
+        return missing_guard()
     if ends:
         how = ", ".join(f"exit code {end}" if end >= 0 else f"signal {-end}, {signal.strsignal(-end)}" for end in ends)
         return WorkerError(f"a data worker died ({how})", fix=_ALONE)

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vitrail.cli.trackers import several, tracking
 from vitrail.errors import Notice, UsageError
+from vitrail.experiments.trackers import several, tracking
 from vitrail.training.events import (
     Done,
     Evaluated,

@@ -1,4 +1,4 @@
-"""The data that a run, several runs that belong together, or a model was made from, by what its folder says."""
+"""What a folder of ours is, by the format that it names: what goes on with it, and which data it was made from."""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +7,8 @@ from typing import Any
 
 from vitrail.data.outside import ensure_outside_named
 from vitrail.data.sources.files import user_path
+from vitrail.errors import command
+from vitrail.training.folder import processes_again, verb_of
 
 
 def ensure_outside_known(folder: Path, target: Path) -> None:
@@ -59,9 +61,19 @@ def _start(folder: Path) -> str | None:
     return next((start for holder in holders if (start := _texts(holder).get("start"))), None)
 
 
+def format_of(folder: Path) -> str:
+    """The format that a folder says it has, such as vitrail-run/1; empty for what says none."""
+    return _texts(_record(folder)).get("format", "")
+
+
 def kind_of(folder: Path) -> str:
-    """Which format of ours a folder says it has, such as vitrail-run; empty for what is none."""
-    return _texts(_record(folder)).get("format", "").partition("/")[0]
+    """The same without its version: vitrail-run."""
+    return format_of(folder).partition("/")[0]
+
+
+def resume_command(folder: Path) -> str:
+    """The command that goes on with what is in a folder."""
+    return command(verb_of(kind_of(folder)), resume=str(folder), **processes_again())
 
 
 def _record(folder: Path) -> dict[str, Any]:

@@ -13,20 +13,28 @@ from vitrail.config import RunConfig, from_json, preset, to_json
 from vitrail.data.vtab.tasks import TASKS
 from vitrail.errors import UsageError
 from vitrail.experiments import vtab_folder
-from vitrail.experiments.finetune_plan import Plan, Splits, final_runs, make_plan, sweep_runs
-from vitrail.experiments.finetune_result import Final, Measured, Result, Trial
+from vitrail.experiments.finetune import (
+    Final,
+    Measured,
+    Plan,
+    Result,
+    Splits,
+    Trial,
+    final_runs,
+    make_plan,
+    sweep_runs,
+)
+from vitrail.experiments.vtab import choose_length, less_than_the_paper, task_plan, task_score
 from vitrail.experiments.vtab_folder import (
     KeptSplit,
     VtabFolder,
     VtabRecord,
     alone,
     begin_vtab,
-    new_record,
     read_vtab,
     write_table,
 )
 from vitrail.experiments.vtab_table import PAPER, Table, as_json, as_markdown, blocks, remarks
-from vitrail.experiments.vtab_tasks import choose_length, less_than_the_paper, task_plan, task_score
 from vitrail.recipes import recipe
 
 
@@ -193,22 +201,23 @@ def test_the_table_is_written_for_people_and_programs(base: RunConfig, tmp_path:
 
 
 def asked(*tasks: str) -> VtabRecord:
-    return new_record(source="m", setting="paper", tasks=tasks, words=(), root=None, download=False)
+    about = {"root": None, "download": False, "command": "vitrail vtab m", "versions": {}}
+    return VtabRecord(source="m", setting="paper", tasks=tasks, settings={}, **about)
 
 
 def test_the_order_of_options_means_nothing(tmp_path: Path):
     folder = VtabFolder(tmp_path / "v")
-    begin_vtab(folder, replace(asked("dtd"), words=("--seeds", "1", "--rates", "0.1", "0.2")))
-    begin_vtab(folder, replace(asked("dtd"), words=("--rates", "0.1", "0.2", "--seeds", "1")))
-    with pytest.raises(UsageError, match="--rates"):
-        begin_vtab(folder, replace(asked("dtd"), words=("--rates", "0.2", "0.1", "--seeds", "1")))
+    begin_vtab(folder, replace(asked("dtd"), settings={"seeds": 1, "rates": [0.1, 0.2]}))
+    begin_vtab(folder, replace(asked("dtd"), settings={"rates": [0.1, 0.2], "seeds": 1}))
+    with pytest.raises(UsageError, match=r"settings.rates.*0\.1.*now.*0\.2"):
+        begin_vtab(folder, replace(asked("dtd"), settings={"rates": [0.2, 0.1], "seeds": 1}))
 
 
 def test_a_task_keeps_its_data(tmp_path: Path):
     folder = VtabFolder(tmp_path / "v")
     begin_vtab(folder, asked("svhn=/one", "dtd"))
     for text in ("svhn=/two", "svhn"):
-        with pytest.raises(UsageError, match=rf"the task svhn is svhn=/one here, now {text}\. Give the same --sources"):
+        with pytest.raises(UsageError, match=rf"the task svhn is svhn=/one here, now {text}\. Give the same sources"):
             begin_vtab(folder, asked(text))
     with pytest.raises(UsageError, match="the task dtd is dtd here, now dtd=hf:a/b"):
         begin_vtab(folder, asked("dtd=hf:a/b"))

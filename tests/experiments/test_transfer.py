@@ -6,8 +6,8 @@ import pytest
 from tests.experiments.conftest import config
 
 from vitrail.errors import DataError, UsageError
-from vitrail.experiments.finetune_plan import Splits, make_plan
-from vitrail.experiments.transfer_pairs import Pair, TransferFolder, joined_pairs, read_pairs, short_names, write_pairs
+from vitrail.experiments.finetune import Splits, make_plan
+from vitrail.experiments.transfer import Pair, TransferFolder, joined_pairs, read_pairs, short_names, write_pairs
 
 
 def pair(model: str = "a", data: str = "b", problem: str = "") -> Pair:

@@ -1,0 +1,498 @@
+"""A call from Python: what comes back from it, and what it leaves as it was."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vitrail.config import RunConfig, Settings, read_values
+from vitrail.config.spelling import KEYWORDS, SHORT
+from vitrail.errors import UsageError, VitrailError, notice, setting
+from vitrail.experiments.ask import Ask, Resume, checked, names_of
+from vitrail.experiments.work import ANSWER, EVENTS, FAILURE, failure_of
+from vitrail.runtime.main_guard import end_if_run_again
+from vitrail.training.events import Event, from_record
+from vitrail.training.folder import IN_MEMORY, verb_of
+from vitrail.training.log import read_log
+
+if TYPE_CHECKING:
+    from vitrail.models import Classifier
+
+OnEvent = Callable[[Event], None]
+
+_SECONDS_BETWEEN_LOOKS = 0.1
+_IN_MEMORY = ("data", "unlabelled")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of an experiment; everything of it lies in its folder, and is read when it is asked for."""
+
+    verb: str
+    folder: Path
+    result: Any = field(default=None, repr=False)
+    """What was found, as values; none where it has not come to its end."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of images that it is right about, on test images where there are some; none for a table."""
+        return getattr(self.result, "accuracy", None)
+
+    @property
+    def model(self) -> "Classifier":
+        """The network that was kept, with its weights, labels and preprocessing."""
+        from vitrail.weights import load_model
+
+        return load_model(self.folder)
+
+    @property
+    def report(self) -> Path:
+        """The page of it."""
+        return self.folder / "report.html"
+
+    @property
+    def history(self) -> Any:
+        """What happened, in typed events: a list for a single run, else a list for each run by its folder."""
+        runs = {
+            str(log.parent.relative_to(self.folder)): [
+                event for record in read_log(log) if (event := from_record(record))
+            ]
+            for log in sorted(self.folder.rglob("log.jsonl"))
+        }
+        return runs["."] if list(runs) == ["."] else runs
+
+    def resume(self, *, on_event: OnEvent | None = None, **options: Any) -> "Finished":
+        """Go on where it stopped; one that has come to its end is given back as it is."""
+        return call(self.verb, (), {"resume": str(self.folder), **options}, None, on_event)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What an experiment will take, as far as it can be told before."""
+
+    images: int
+    """Seen in training, every time counted."""
+    flops: int
+    """Of training: six for each multiply-add of the forward pass, as the paper counts (4.4)."""
+    seconds: float | None
+    """About, of training alone, on this device; none where it could not be tried."""
+    memory: int | None
+    """Bytes of the largest run on a GPU at its fullest moment; none where that cannot be told."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An experiment that is decided and not begun; nothing was written."""
+
+    verb: str
+    runs: tuple[tuple[str, RunConfig], ...] = field(repr=False)
+    """Its runs by folder, as if all of them came out alike."""
+    cost: Cost
+    _begin: Callable[..., Finished] = field(repr=False)
+
+    @property
+    def config(self) -> RunConfig:
+        """Of the first run."""
+        return self.runs[0][1]
+
+    def start(self, *, on_event: OnEvent | None = None) -> Finished:
+        """Begin it."""
+        return self._begin(on_event)
+
+
+def call(
+    verb: str,
+    subjects: Sequence[Any],
+    options: Mapping[str, Any],
+    settings: Mapping[str, Any] | None,
+    on_event: OnEvent | None,
+) -> Finished:
+    """Do what a verb does; errors name what was given by its keyword."""
+    end_if_run_again()
+    with _spelled():
+        ask, memory = _asked(verb, subjects, options, settings)
+        if ask.options(_kind_of(ask)).processes is not None:
+            return _in_processes(ask, memory, on_event)
+        return _here(ask, memory, on_event)
+
+
+def plan(verb: str, *subjects: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> Planned:
+    """The same as calling a verb, not started: which runs, with which configs, and what they cost.
+
+    plan = vitrail.plan("finetune", "vit-ti16", data="photos")
+    plan.runs, plan.config, plan.cost
+    run = plan.start()
+    """
+    end_if_run_again()
+    with _spelled():
+        ask, memory = _asked(verb, subjects, options, settings)
+        if memory:
+            raise UsageError("a plan is asked for with images or a network in memory", wanted="files, or names")
+        if ask.resumed is not None:
+            raise UsageError(f"a plan is asked for with {setting('resume')}", fix="Its folder has the plan.")
+        runs, cost = _undisturbed(lambda: _rehearsed(ask))
+    return Planned(verb, runs, cost, lambda heard: call(verb, subjects, options, settings, heard))
+
+
+# From values to an ask.
+
+
+def _asked(
+    verb: str, subjects: Sequence[Any], options: Mapping[str, Any], settings: Mapping[str, Any] | None
+) -> tuple[Ask, dict[str, Any]]:
+    """What was asked for, and what of it is in memory."""
+    from vitrail.experiments.in_memory import is_in_memory
+
+    given = {name: value for name, value in options.items() if not (value is None and name in _UNSAID)}
+    if twice := next((name for name in settings or {} if name in given), None):
+        raise UsageError(f"{setting(twice)} is given twice", wanted="one value")
+    given |= settings or {}
+    names = names_of(verb, is_resume="resume" in given)
+    memory: dict[str, Any] = {}
+    for name in _IN_MEMORY:
+        # The data sets of a transfer are a list of names.
+        if name in given and is_in_memory(given[name]) and verb != "transfer":
+            memory[name] = given.pop(name)
+    named = []
+    for place, subject in enumerate(subjects):
+        if is_in_memory(subject):
+            memory[f"model-{place}"] = subject
+            subject = ""
+        named.append(str(subject))
+    each: dict[str, dict[str, Any]] = {}
+    plain: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, dict) and verb == "transfer":
+            for data, one in value.items():
+                each.setdefault(str(data), {})[name] = one
+        else:
+            plain[name] = value
+    ask = Ask(
+        verb=verb,
+        subjects=tuple(named),
+        given=read_values(plain, names),
+        each={data: read_values(one, names) for data, one in each.items()},
+        command=_command(verb, subjects, options, settings),
+    )
+    return checked(ask), memory
+
+
+# Keywords that a function has whether something was given or not.
+_UNSAID = ("data", "tasks", "unlabelled")
+
+
+def _kind_of(ask: Ask) -> type:
+    return Resume if ask.resumed is not None else ask.kind.Options
+
+
+def _command(verb: str, subjects: Sequence[Any], options: Mapping[str, Any], settings: Mapping[str, Any] | None) -> str:
+    """The call as it could be written again; what is in memory is named by its kind."""
+    said = {name: value for name, value in options.items() if not (value is None and name in _UNSAID)}
+    parts = [*map(_written, subjects), *(f"{name}={_written(value)}" for name, value in said.items())]
+    if settings:
+        parts.append(f"settings={dict(settings)!r}")
+    return f"vitrail.{verb}({', '.join(parts)})"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, os.PathLike):
+        return repr(os.fspath(value))
+    if isinstance(value, str | int | float | bool | None):
+        return repr(value)
+    if isinstance(value, tuple | list) and all(isinstance(one, str | int | float | bool | None) for one in value):
+        return repr(value)
+    return f"<{type(value).__name__}>"
+
+
+# What is in memory is stored first: a run is a function of files.
+
+
+@contextmanager
+def _stored(ask: Ask, memory: Mapping[str, Any]) -> Iterator[Ask]:
+    """The ask with everything that is in memory stored in the folder of its run."""
+    if not memory:
+        yield ask
+        return
+    if "RANK" in os.environ:
+        raise UsageError(
+            "images or a network in memory are given to one of several processes",
+            wanted=f"files, which all of them read, or {setting('processes')} in place of torchrun",
+        )
+    from vitrail.experiments.folders import Destination, ensure_plain_name, next_folder
+    from vitrail.experiments.in_memory import store_images, store_network
+
+    options = ask.options(ask.kind.Options)
+    ensure_plain_name(options.name)
+    name, out = options.name or f"{ask.verb}-in-memory", Path(options.out)
+    folder = out.expanduser() / name
+    if not (options.name and folder.is_dir()):
+        folder = next_folder(Destination(out, name, is_exact=bool(options.name)), []).path
+    subjects, given = list(ask.subjects), {**ask.given, "name": folder.name}
+    is_kept = False
+    try:
+        for name, value in memory.items():
+            target = folder.absolute() / IN_MEMORY / name
+            if name.startswith("model-"):
+                subjects[int(name.removeprefix("model-"))] = store_network(value, target)
+            else:
+                given[SHORT.get(name, name)] = store_images(value, target)
+        yield replace(ask, subjects=tuple(subjects), given=Settings(given))
+        is_kept = True
+    finally:
+        # One that can go on needs what it was begun with; of what has not begun, nothing is left.
+        if not is_kept and not (folder / "config.json").is_file():
+            shutil.rmtree(folder / IN_MEMORY, ignore_errors=True)
+            with suppress(OSError):
+                folder.rmdir()
+
+
+# In this process.
+
+
+def _here(ask: Ask, memory: Mapping[str, Any], on_event: OnEvent | None) -> Finished:
+    from vitrail.experiments.audience import Audience
+
+    def performed() -> Finished:
+        from vitrail.experiments.perform import perform
+
+        with _stored(ask, memory) as stored:
+            folder, result = perform(stored, Audience(), on_event)
+        return Finished(ask.verb, folder.path, result)
+
+    return _undisturbed(performed)
+
+
+def _undisturbed(do: Callable[[], Any]) -> Any:
+    """Do it, and leave the process as it was: generators, flags, threads, handlers, warnings, and memory."""
+    # Dropout draws from the generator of the process: of two threads that train, one waits.
+    with _ONE_AT_A_TIME:
+        return _restored(do)
+
+
+_ONE_AT_A_TIME = threading.RLock()
+
+
+def _restored(do: Callable[[], Any]) -> Any:
+    import torch
+
+    before = _State.now()
+    is_main = threading.current_thread() is threading.main_thread()
+    try:
+        # Libraries that are loaded on the way add filters of their own. There is one list of them for all threads.
+        with warnings.catch_warnings() if is_main else nullcontext():
+            return do()
+    except VitrailError as error:
+        # Frames of what failed would hold the network, and the memory of the GPU with it.
+        traceback.clear_frames(error.__traceback__)
+        raise
+    finally:
+        before.restore()
+        if torch.cuda.is_initialized():
+            from vitrail.runtime.out_of_memory import release_memory
+
+            release_memory()
+
+
+@dataclass(frozen=True)
+class _State:
+    """What a training changes in a process, or what its libraries may."""
+
+    python: Any
+    torch: Any
+    cuda: list[Any]
+    numpy: Any
+    threads: int
+    deterministic: tuple[bool, bool]
+    workspace: str | None
+    handlers: dict[int, Any]
+
+    @classmethod
+    def now(cls) -> "_State":
+        """As it is."""
+        import numpy as np
+        import torch
+
+        is_main = threading.current_thread() is threading.main_thread()
+        return cls(
+            python=random.getstate(),
+            torch=torch.get_rng_state(),
+            cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+            numpy=np.random.get_state(),
+            threads=torch.get_num_threads(),
+            deterministic=(
+                torch.are_deterministic_algorithms_enabled(),
+                torch.is_deterministic_algorithms_warn_only_enabled(),
+            ),
+            workspace=os.environ.get(_WORKSPACE),
+            handlers={one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)} if is_main else {},
+        )
+
+    def restore(self) -> None:
+        """As it was."""
+        import numpy as np
+        import torch
+
+        random.setstate(self.python)
+        torch.set_rng_state(self.torch)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(self.cuda)
+        np.random.set_state(self.numpy)
+        torch.set_num_threads(self.threads)
+        torch.use_deterministic_algorithms(self.deterministic[0], warn_only=self.deterministic[1])
+        if self.workspace is None:
+            os.environ.pop(_WORKSPACE, None)
+        else:
+            os.environ[_WORKSPACE] = self.workspace
+        for one, handler in self.handlers.items():
+            with suppress(TypeError):
+                signal.signal(one, handler)
+
+
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+
+
+@contextmanager
+def _spelled() -> Iterator[None]:
+    """Errors that leave here name settings by their keywords, and carry the run that can go on."""
+    try:
+        yield
+    except VitrailError as error:
+        error.spell(KEYWORDS)
+        if error.folder is not None and (Path(error.folder) / "config.json").is_file():
+            from vitrail.experiments.kinds import format_of
+
+            folder = Path(error.folder)
+            error.run = Finished(verb_of(format_of(folder)), folder)
+        raise
+
+
+# In several processes.
+
+
+def _in_processes(ask: Ask, memory: Mapping[str, Any], on_event: OnEvent | None) -> Finished:
+    """Start `python -m vitrail.experiments.work`, tell what its first process tells, and raise what it raises."""
+    from vitrail.experiments.perform import ensure_asked
+
+    options = ask.options(_kind_of(ask))
+    ensure_asked(options)
+    with _stored(ask, memory) as stored, tempfile.TemporaryDirectory(prefix="vitrail-") as folder:
+        place = Path(folder)
+        alone = replace(stored, given=stored.given.without("processes"))
+        (place / "ask.json").write_text(json.dumps(alone.json()), encoding="utf-8")
+        with (place / "said.txt").open("wb") as said:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "vitrail.experiments.work", folder, str(options.processes)],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+        _followed(child, place / EVENTS, on_event)
+        _raise_failure(child.returncode, place)
+        path = Path(json.loads((place / ANSWER).read_text(encoding="utf-8"))["folder"])
+    # Whatever it found is in its folder: going on with what has ended only reads it.
+    again = Ask(verb=ask.verb, given=Settings({"resume": str(path), "device": "cpu"}), command=ask.command)
+    return _here(again, {}, None)
+
+
+def _followed(child: "subprocess.Popen[bytes]", events: Path, on_event: OnEvent | None) -> None:
+    """Until the processes have ended, tell what they tell."""
+    read = 0
+    try:
+        with _handing_on(child):
+            while True:
+                has_ended = child.poll() is not None
+                read = _tell_new(events, read, on_event)
+                if has_ended:
+                    return
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+    except BaseException:
+        # A mistake in `on_event`, or a second Ctrl-C: nobody is left behind.
+        child.terminate()
+        child.wait()
+        raise
+
+
+@contextmanager
+def _handing_on(child: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Ctrl-C and SIGTERM are for the processes, who save and end; a second Ctrl-C is for this one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+
+    def hand_on(number: int, _frame: Any) -> None:
+        if number == signal.SIGINT and heard:
+            raise KeyboardInterrupt
+        heard.append(number)
+        child.send_signal(number)
+
+    before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            with suppress(TypeError):
+                signal.signal(number, handler)
+
+
+def _tell_new(events: Path, read: int, on_event: OnEvent | None) -> int:
+    """Tell the lines that are new and whole; returns how many bytes were read."""
+    if not events.is_file():
+        return read
+    with events.open("rb") as file:
+        file.seek(read)
+        whole = file.read().rpartition(b"\n")[0]
+    if not whole:
+        return read
+    for line in whole.split(b"\n"):
+        values = json.loads(line)
+        if "notice" in values:
+            notice(values["notice"])
+        elif on_event is not None and (event := from_record(values["event"])) is not None:
+            on_event(event)
+    return read + len(whole) + 1
+
+
+def _raise_failure(code: int, place: Path) -> None:
+    """What the first of the processes that failed said; where none could, the end of what was printed."""
+    if not code:
+        return
+    failures = sorted(place.glob(FAILURE.format(rank="*")))
+    if failures:
+        raise failure_of(json.loads(failures[0].read_text(encoding="utf-8")))
+    printed = (place / "said.txt").read_text(encoding="utf-8", errors="replace").strip()
+    raise RuntimeError(
+        f"the processes ended with {code} and said nothing of ours; the last they printed:\n{printed[-3000:]}"
+    )
+
+
+# What a plan costs.
+
+
+def _rehearsed(ask: Ask) -> tuple[tuple[tuple[str, RunConfig], ...], Cost]:
+    from vitrail.experiments.cost import cost_of
+    from vitrail.experiments.driver import Driver, How
+    from vitrail.experiments.experiment import rehearsed
+    from vitrail.experiments.perform import ensure_asked
+    from vitrail.runtime.device import find_device
+
+    options = ask.options(ask.kind.Options)
+    ensure_asked(options)
+    driver = Driver(How(device=find_device(options.device), command=ask.command))
+    experiment = ask.kind.plan(ask, driver)
+    folder = experiment.at(Path(options.out).expanduser() / (options.name or ask.verb))
+    runs, _ = rehearsed(experiment, folder, driver)
+    return tuple(runs), cost_of(runs, driver)
