@@ -20,7 +20,7 @@ from vitrail.data import Arrays, Labels
 from vitrail.training.progress import Progress
 from vitrail.training.session import Session
 from vitrail.training.sources import RunData
-from vitrail.training.spreading import Placement
+from vitrail.training.spread import Placement
 
 
 class _Noise(Arrays):

@@ -13,8 +13,8 @@ from noise_session import noise_config, noise_session
 import vitrail
 from vitrail.config import RunConfig
 from vitrail.training.footprint import BATCHES_HELD, footprint
-from vitrail.training.graphs import GraphedStep
 from vitrail.training.session import Session
+from vitrail.training.step import GraphedStep
 from vitrail.zoo import zoo_row
 
 _WANTED = 0.1

@@ -14,9 +14,9 @@ from noise_session import noise_config, noise_session
 import vitrail
 from vitrail.config import replace
 from vitrail.runtime.processes import Processes, joined
-from vitrail.training.graphs import GraphedStep
 from vitrail.training.session import Session
-from vitrail.training.spreading import Placement
+from vitrail.training.spread import Placement
+from vitrail.training.step import GraphedStep
 from vitrail.zoo import zoo_row
 
 _CLASSES = 1000

@@ -15,8 +15,8 @@ from vitrail.reports import write_report
 from vitrail.reports.hidden import read_hidden
 from vitrail.reports.story import gather
 from vitrail.reports.versus import versus_page
+from vitrail.training.finish import NAME, write_hidden
 from vitrail.training.folder import RunFolder
-from vitrail.training.hidden_pictures import NAME, write_hidden
 
 LINES = [
     trained(10),

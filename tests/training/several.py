@@ -21,7 +21,7 @@ from vitrail.training.log import Watcher
 from vitrail.training.run import run
 from vitrail.training.session import Session
 from vitrail.training.sources import open_run_data
-from vitrail.training.spreading import Placement
+from vitrail.training.spread import Placement
 from vitrail.training.start import Allowed, begin, resume
 
 Setup = Callable[[Session, Connection], Watcher]

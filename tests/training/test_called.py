@@ -4,7 +4,7 @@ import torch
 from tests.training.tiny_run import PLAIN
 
 from vitrail.models import build
-from vitrail.training.called import called_with
+from vitrail.training.step import called_with
 
 
 def test_it_answers_as_a_network_with_those_weights_does() -> None:

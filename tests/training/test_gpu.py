@@ -15,12 +15,12 @@ from vitrail.config import AugmentConfig, DataConfig, MaskingConfig, Preprocessi
 from vitrail.runtime.processes import joined
 from vitrail.training import checkpoint as checkpoints
 from vitrail.training.folder import RunFolder
-from vitrail.training.graphs import GraphedStep
 from vitrail.training.run import run
 from vitrail.training.session import Session
 from vitrail.training.sources import open_run_data
-from vitrail.training.spreading import Placement
+from vitrail.training.spread import Placement
 from vitrail.training.start import begin
+from vitrail.training.step import GraphedStep
 
 pytestmark = [
     pytest.mark.gpu,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from vitrail.config import TrainConfig
 from vitrail.errors import UsageError
-from vitrail.training.length import epoch_of, evaluation_interval, is_milestone, micro_batch, total_steps
+from vitrail.training.schedule import epoch_of, evaluation_interval, is_milestone, micro_batch, total_steps
 
 
 def train(**changes) -> TrainConfig:

@@ -6,7 +6,7 @@ import pytest
 from tests.training.tiny_run import config
 
 from vitrail.data.sources.taught import RECORD
-from vitrail.training.moved import beside
+from vitrail.training.folder import beside
 
 
 @pytest.mark.parametrize(

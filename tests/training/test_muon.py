@@ -21,7 +21,7 @@ from vitrail.runtime.processes import Processes
 from vitrail.training.events import Event, Trained
 from vitrail.training.muon import orthogonal
 from vitrail.training.optimizer import build_optimizer, moments
-from vitrail.training.spreading import Placement, kind_of_spread
+from vitrail.training.spread import Placement, kind_of_spread
 from vitrail.training.stopping import Stopped
 
 MUON = OptimConfig(optimizer="muon", lr=0.05, weight_decay=0.2, momentum=0.8, layer_decay=0.7)

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from vitrail.training.pace import Pace
+from vitrail.training.loop import Pace
 
 CPU = torch.device("cpu")
 

@@ -40,7 +40,7 @@ from vitrail.training import checkpoint as checkpoints
 from vitrail.training.events import Evaluated, Evaluating, Event, Saved, Stepped, Trained
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.log import Watcher
-from vitrail.training.pace import Pace
+from vitrail.training.loop import Pace
 from vitrail.training.session import Session
 from vitrail.training.start import counts, refuse_other
 from vitrail.training.stopping import Stopped

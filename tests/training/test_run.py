@@ -18,10 +18,10 @@ from vitrail.runtime.lock import MovedFolder, only_one
 from vitrail.runtime.threads import in_threads
 from vitrail.training import run as run_module
 from vitrail.training.events import Evaluating, Event, Measuring, PieceDone, Saved, Stepped
-from vitrail.training.length import nearest_divisor
+from vitrail.training.loop import Pace
 from vitrail.training.memory import OutOfMemory
 from vitrail.training.objective import build_objective
-from vitrail.training.pace import Pace
+from vitrail.training.schedule import nearest_divisor
 
 # Two processes that went on with the same run, one after the other.
 

@@ -16,7 +16,7 @@ from vitrail.errors import VitrailError, notice
 from vitrail.experiments.audience import Audience
 from vitrail.recipes import recipe_title
 from vitrail.training.folder import NamedFolder, RunFolder
-from vitrail.training.length import epoch_of
+from vitrail.training.schedule import epoch_of
 
 if TYPE_CHECKING:
     from vitrail.experiments.experiment import Experiment, Part, Run

@@ -12,8 +12,8 @@ from vitrail.models.cost import measure_cost
 from vitrail.runtime.out_of_memory import is_out_of_memory, release_memory
 from vitrail.training.estimate import seconds_of
 from vitrail.training.footprint import footprint
-from vitrail.training.length import total_steps
 from vitrail.training.memory import first_micro_batch, smallest_piece
+from vitrail.training.schedule import total_steps
 
 if TYPE_CHECKING:
     from vitrail.experiments.driver import Driver

@@ -25,7 +25,7 @@ from vitrail.training.log import Watcher, read_log
 from vitrail.training.run import run as train
 from vitrail.training.session import Session
 from vitrail.training.sources import RunData, open_run_data
-from vitrail.training.spreading import Placement
+from vitrail.training.spread import Placement
 from vitrail.training.start import Allowed, begin, resume
 from vitrail.training.stopping import Stopped, Stopping
 from vitrail.training.whole import ensure_in_place, held, stoppable, watched_over

@@ -14,7 +14,7 @@ from vitrail.experiments.trackers import ensure_tracker
 from vitrail.runtime.device import find_device
 from vitrail.runtime.processes import joined, own_device
 from vitrail.training.log import Watcher
-from vitrail.training.spreading import Placement
+from vitrail.training.spread import Placement
 from vitrail.training.start import Allowed
 
 

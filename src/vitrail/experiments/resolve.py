@@ -35,7 +35,7 @@ from vitrail.recipes import (
     recipe,
     with_peer,
 )
-from vitrail.training.length import total_steps
+from vitrail.training.schedule import total_steps
 
 if TYPE_CHECKING:
     import torch

@@ -1,4 +1,4 @@
-"""The table of a transfer: what each fine-tuning found and cost, under the paper's rows; by ReaL labels, and as a page."""
+"""The table of a transfer: what each fine-tuning found and cost under the paper's rows; with ReaL labels, as a page."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""The table of VTAB-1k as D.10 has it: a row per model, a column per task, means only of what is complete; and as a page."""
+"""The table of VTAB-1k as D.10 has it: a row per model, a column per task, means of what is complete; and a page."""
 
 import statistics
 from collections.abc import Sequence

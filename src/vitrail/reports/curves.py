@@ -8,8 +8,7 @@ from vitrail.reports.events import marked
 from vitrail.reports.numbers import is_number, percent
 from vitrail.reports.story import Story
 from vitrail.training.events import Record
-from vitrail.training.length import total_steps
-from vitrail.training.schedule import learning_rate, resolved
+from vitrail.training.schedule import learning_rate, resolved, total_steps
 
 # As many as a small chart has pixels for.
 _RATES = 200

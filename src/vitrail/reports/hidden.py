@@ -15,7 +15,7 @@ from vitrail.reports.numbers import percent
 from vitrail.reports.pictures import LARGE, SMALL, address
 from vitrail.reports.story import Story
 from vitrail.runtime.archives import open_npz
-from vitrail.training.hidden_pictures import NAME
+from vitrail.training.finish import NAME
 
 # Of a page, with three pictures for each.
 _MOST_IMAGES = 8

@@ -19,8 +19,8 @@ from vitrail.runtime.lock import is_held
 from vitrail.training.events import Record
 from vitrail.training.folder import RunFolder, RunRecord, read_run
 from vitrail.training.held_out import open_split, silently
-from vitrail.training.length import total_steps
 from vitrail.training.log import read_log
+from vitrail.training.schedule import total_steps
 from vitrail.training.sources import open_run_data
 
 

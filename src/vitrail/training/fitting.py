@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from vitrail.config import ModelConfig, OptimConfig, TrainConfig
 from vitrail.training.footprint import Footprint, Spread, footprint, share_of
-from vitrail.training.spreading import SHARE_FOR_STATE
+from vitrail.training.spread import SHARE_FOR_STATE
 
 USABLE_SHARE = 0.9
 """Of a GPU's memory; the rest is for the CUDA context, libraries and fragmentation."""

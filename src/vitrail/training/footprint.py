@@ -12,9 +12,9 @@ import numpy as np
 
 from vitrail.config import ModelConfig, OptimConfig, TrainConfig
 from vitrail.errors import UsageError
-from vitrail.training.length import micro_batch
 from vitrail.training.optimizer import MOMENTS
 from vitrail.training.rehearsal import Rehearsal, rehearse
+from vitrail.training.schedule import micro_batch
 
 Spread = Literal["ddp", "fsdp"]
 

@@ -12,7 +12,7 @@ from vitrail.errors import UsageError, VitrailError, setting
 from vitrail.models import PeerNetwork, bit, resnet
 from vitrail.models.block import Block
 from vitrail.models.cost import kept_bytes
-from vitrail.training.length import micro_batch, nearest_divisor
+from vitrail.training.schedule import micro_batch, nearest_divisor
 
 # Larger pieces are no faster on a CPU, and fall out of its caches.
 _CPU_MICRO_BATCH = 64

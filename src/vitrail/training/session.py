@@ -33,20 +33,16 @@ from vitrail.runtime.counter import random_words
 from vitrail.runtime.processes import ALONE, Processes
 from vitrail.runtime.purposes import Purpose
 from vitrail.training.average import Average
-from vitrail.training.called import called_with
 from vitrail.training.checkpoint import Checkpoint, Tensors
 from vitrail.training.few_shot import FewShot, score
-from vitrail.training.graphs import GraphedStep
-from vitrail.training.length import total_steps
 from vitrail.training.memory import checkpoint_blocks
 from vitrail.training.objective import Objective, build_objective, hits, own_hits, own_losses
 from vitrail.training.optimizer import build_optimizer, learning, moments
 from vitrail.training.progress import Progress, read_progress
-from vitrail.training.schedule import learning_rate, resolved
+from vitrail.training.schedule import learning_rate, resolved, total_steps
 from vitrail.training.sources import RunData
-from vitrail.training.spread import Network, Whole
-from vitrail.training.spreading import Placement, kind_of_spread
-from vitrail.training.step import TrainingStep
+from vitrail.training.spread import Network, Placement, Whole, kind_of_spread
+from vitrail.training.step import GraphedStep, TrainingStep, called_with
 
 Advance = Callable[[int], None]
 

@@ -23,21 +23,21 @@ from vitrail.training.folder import (
     FORMAT,
     RunFolder,
     RunRecord,
+    beside,
     differences,
     read_run,
     versions,
     write_record,
 )
 from vitrail.training.held_out import list_held_out
-from vitrail.training.length import micro_batch, total_steps
 from vitrail.training.memory import first_micro_batch, smallest_piece
-from vitrail.training.moved import beside
 from vitrail.training.newest import newest_of_all
 from vitrail.training.objective import Objective
 from vitrail.training.progress import Progress
+from vitrail.training.schedule import micro_batch, total_steps
 from vitrail.training.session import Session, word
 from vitrail.training.sources import Checking, RunData, open_run_data
-from vitrail.training.spreading import Placement
+from vitrail.training.spread import Placement
 from vitrail.weights.adapt import adapt, with_classes
 from vitrail.weights.checkpoint import Checkpoint, to_model
 from vitrail.weights.fingerprint import fingerprint

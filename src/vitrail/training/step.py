@@ -4,11 +4,14 @@ Nothing here waits for the device. A step whose loss or gradient is not finite i
 what happened is read later, a few steps at a time.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from vitrail.config import OptimConfig, TrainConfig
 from vitrail.training.average import Average
@@ -137,3 +140,82 @@ class TrainingStep:
 
     def _number(self) -> Tensor:
         return torch.zeros((), device=self.device)
+
+
+# Steps that run plainly first: compiling, and libraries that set themselves up, cannot be captured.
+_WARM_STEPS = 3
+
+
+class GraphedStep:
+    """`accumulate` and `update` of a step on a GPU, each captured once and then replayed with one launch.
+
+    The steps before the capture are real ones, and a replay computes what they did: random numbers come from the seed
+    that is set before each of them.
+    """
+
+    def __init__(self, step: TrainingStep) -> None:
+        self.plain = step
+        self._images: Tensor | None = None
+        self._targets: Tensor | None = None
+        self._forward_backward = torch.cuda.CUDAGraph()
+        self._update = torch.cuda.CUDAGraph()
+        self._side = torch.cuda.Stream(step.device)
+        self._updates = 0
+        step.keeps_gradients = True
+        step.clear()
+
+    def accumulate(self, images: Tensor, targets: Tensor, *, is_last: bool = True) -> None:
+        """Forward and backward of one micro-batch."""
+        if self._updates < _WARM_STEPS:
+            self._aside(lambda: self.plain.accumulate(images, targets))
+            return
+        if self._images is None or self._targets is None:
+            self._images, self._targets = images.clone(), targets.clone()
+            with self._capture(self._forward_backward):
+                self.plain.accumulate(self._images, self._targets)
+        self._images.copy_(images)
+        self._targets.copy_(targets)
+        self._forward_backward.replay()
+
+    def update(self) -> None:
+        """One update of the weights."""
+        if self._updates < _WARM_STEPS:
+            self._aside(self.plain.update)
+        else:
+            if self._updates == _WARM_STEPS:
+                with self._capture(self._update):
+                    self.plain.update()
+            self._update.replay()
+        self._updates += 1
+
+    def clear(self) -> None:
+        """Forget what was accumulated."""
+        self.plain.clear()
+
+    def _capture(self, graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
+        """Record what this thread launches; the thread that gets the next batch ready may allocate meanwhile."""
+        return torch.cuda.graph(graph, stream=self._side, capture_error_mode="thread_local")
+
+    def _aside(self, work: Callable[[], None]) -> None:
+        current = torch.cuda.current_stream(self.plain.device)
+        self._side.wait_stream(current)
+        with torch.cuda.stream(self._side):
+            work()
+        current.wait_stream(self._side)
+
+
+class _Called(nn.Module):
+    """A method of a network as a forward pass, which is what torch can call with other weights."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        super().__init__()
+        self.network: nn.Module = method.__self__  # type: ignore[attr-defined]
+        self._method = method
+
+    def forward(self, *arguments: Any) -> Any:
+        return self._method(*arguments)
+
+
+def called_with(method: Callable[..., Any], weights: dict[str, Tensor], *arguments: Any) -> Any:
+    """What a method of a network answers when its weights are these."""
+    return functional_call(_Called(method), {f"network.{name}": tensor for name, tensor in weights.items()}, arguments)
