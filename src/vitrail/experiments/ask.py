@@ -163,7 +163,7 @@ def _refuse_changes(ask: Ask) -> None:
         raise UsageError(
             f"{ask.subjects[0]!r} came with {setting('resume')}", wanted="the folder alone, which knows what it is"
         )
-    alone = ask.verb in ("selftrain", "vtab")
+    alone = "processes" in getattr(ask.kind, "NOT_HERE", {})
     names = [name for name in Names(Resume).plain if not (alone and name in ("processes", "parallel"))]
     known = [*names, *_OF_A_RESUME]
     for name in ask.given:

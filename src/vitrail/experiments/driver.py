@@ -20,7 +20,7 @@ from vitrail.runtime.out_of_memory import release_memory
 from vitrail.runtime.processes import ALONE, Elsewhere, LostProcess
 from vitrail.training.divergence import Diverged
 from vitrail.training.finish import Outcome
-from vitrail.training.folder import NamedFolder, RunFolder, differences, read_run
+from vitrail.training.folder import NamedFolder, RunFolder, beside, differences, read_run
 from vitrail.training.log import Watcher, read_log
 from vitrail.training.run import run as train
 from vitrail.training.session import Session
@@ -196,6 +196,7 @@ class Driver:
 
     def _done(self, experiment: Experiment, run: Run, folder: RunFolder, whole: Any) -> dict[str, Any]:
         """The last record of a run, which is trained first where it has not ended yet."""
+        run = replace(run, config=beside(run.config, folder.path))
         if (record := self.processes.first_says(lambda: last_record(folder))) is not None:
             self._refuse_changes(run, folder, whole)
             return record

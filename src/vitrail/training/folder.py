@@ -188,19 +188,30 @@ def _short(value: Any) -> str:
 _KIND = "taught:"
 
 
-def beside(config: RunConfig, run: Path) -> RunConfig:
-    """The config with what was taught where it is now: in the folder that the run is in, where there is such a lesson.
+def _in_memory(stored: str, run: Path) -> str:
+    """Where something is that was stored in the folder of a run, or of the whole that it is part of."""
+    _, is_one, name = stored.rpartition(f"/{IN_MEMORY}/")
+    if not is_one or Path(stored).exists():
+        return stored
+    places = (folder / IN_MEMORY / name for folder in (run, *run.parents))
+    return str(next((place for place in places if place.exists()), stored))
 
-    Paths are stored in full, and a folder that was moved or copied has old ones in it. Only `round-1` is the student of
+
+def beside(config: RunConfig, run: Path) -> RunConfig:
+    """The config with what moved with its folder where it is now: paths are stored in full, and old ones are in it.
+
+    That is what a call from Python stored there, and the lesson of a self-training. Only `round-1` is the student of
     the `taught-1` beside it: another run may have been taught elsewhere, by a lesson of the same name.
     """
+    run = run.absolute()
+    start = None if config.start is None else _in_memory(config.start, run)
+    config = replace(config, start=start, data=replace(config.data, data=_in_memory(config.data.data, run)))
     if not config.data.data.startswith(_KIND):
         return config
     # Reading what was taught is not for every command that knows what a run is.
     from vitrail.data.sources.taught import RECORD
 
     stored = Path(config.data.data.removeprefix(_KIND))
-    run = run.absolute()
     here = run.parent / stored.name
     is_student = run.name.removeprefix("round-") == stored.name.removeprefix("taught-")
     if not is_student or not (here / RECORD).is_file() or here.resolve() == stored.resolve():
