@@ -166,6 +166,19 @@ def test_a_fine_tuning_of_a_network_in_memory_is_stopped_and_goes_on(data: Path)
     assert (whole.folder / "in-memory/model-0/model.safetensors").is_file()
 
 
+def test_a_network_in_memory_is_trained_from_the_weights_it_has() -> None:
+    network = vitrail.load_model(save_network(Path("source")))
+    run = vitrail.train(network, data="digits", steps=2, name="mine", lr=0.0, image_size=8, **QUICK)
+    config = read_run(RunFolder(run.folder)).config
+    assert config.recipe == "vit-digits" and config.model.width == 32
+    assert config.start is not None and Path(config.start).is_relative_to(run.folder.resolve())
+    # With a rate of zero the blocks are as they were, behind a new head.
+    for name, tensor in network.state_dict().items():
+        if name.startswith("blocks"):
+            assert torch.equal(tensor, run.model.state_dict()[name]), name
+    assert run.model.labels == tuple(map(str, range(10)))
+
+
 def test_arrays_are_stored_and_learnt_from() -> None:
     random_numbers = np.random.default_rng(0)
     images = random_numbers.integers(0, 256, (40, 8, 8), dtype=np.uint8)
@@ -276,3 +289,25 @@ def test_errors_are_of_one_family_and_never_an_exit() -> None:
         recipe = () if "resume" in call else ("vit-digits",)
         with pytest.raises(VitrailError):
             vitrail.train(*recipe, device="cpu", **call)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("way", ["done", "stopped", "failed"])
+def test_the_memory_and_the_generator_of_a_gpu_are_as_before(way: str) -> None:
+    torch.cuda.manual_seed(3)
+    before = torch.cuda.memory_allocated(), torch.cuda.get_rng_state().tolist()
+
+    def fail(_event: Event) -> None:
+        raise ZeroDivisionError
+
+    call: dict[str, Any] = {"steps": 4, "device": "cuda", "batch_size": 16, "settings": {"model.dropout": 0.1}}
+    match way:
+        case "done":
+            vitrail.train("vit-digits", **call)
+        case "stopped":
+            with pytest.raises(Stopped):
+                vitrail.train("vit-digits", on_event=press_ctrl_c(2), **call)
+        case "failed":
+            with pytest.raises(ZeroDivisionError):
+                vitrail.train("vit-digits", on_event=fail, **call)
+    assert (torch.cuda.memory_allocated(), torch.cuda.get_rng_state().tolist()) == before

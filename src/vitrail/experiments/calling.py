@@ -245,7 +245,10 @@ def _stored(ask: Ask, memory: Mapping[str, Any]) -> Iterator[Ask]:
     try:
         for name, value in memory.items():
             target = folder.absolute() / IN_MEMORY / name
-            if name.startswith("model-"):
+            if name.startswith("model-") and ask.verb == "train":
+                # Its place is that of a recipe, which the data chooses.
+                subjects, given["start"] = [], store_network(value, target)
+            elif name.startswith("model-"):
                 subjects[int(name.removeprefix("model-"))] = store_network(value, target)
             else:
                 given[SHORT.get(name, name)] = store_images(value, target)

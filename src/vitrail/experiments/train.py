@@ -16,6 +16,7 @@ from vitrail.experiments.resolve import OWN_DATA, data_config, ensure_recipe, la
 if TYPE_CHECKING:
     from vitrail.experiments.calling import Finished
     from vitrail.experiments.driver import Driver
+    from vitrail.experiments.start import Start
     from vitrail.recipes import Recipe
     from vitrail.training.events import Event
 
@@ -26,6 +27,8 @@ class Options(Place):
 
     image_size: int | None = None
     """Side of the input in pixels, where it is not the recipe's."""
+    start: str | None = None
+    """A model whose weights training starts from, in place of the recipe's network; fresh ones if not said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,36 +72,36 @@ class Training(Experiment[Result]):
         """The run writes down its config itself."""
 
 
-def chosen_recipe(ask: Ask) -> "Recipe":
-    """The recipe that was asked for, with everything that can be wrong about it before any image is read."""
-    name = ask.subjects[0] if ask.subjects else None
-    ensure_recipe(name, kind_of(user_path(name)) if name is not None else "")
-    chosen = scratch_recipe(name, ask.given.get("data.data"))
-    assert chosen.model is not None
-    lay(chosen, chosen.model, ask.settings)
-    if "data.data" not in ask.given and chosen.name not in OWN_DATA:
-        raise UsageError(f"there is no data for {chosen.name}", wanted=setting("data.data", "DATA"))
-    return chosen
-
-
 def plan(ask: Ask, driver: "Driver") -> Training:
     """Open the data and decide the run."""
-    chosen, given = chosen_recipe(ask), ask.settings
-    assert chosen.model is not None
+    given, options = ask.settings, ask.options(Options)
+    chosen = _chosen(ask)
+    start = _read_start(options.start, chosen)
+    network = chosen.model if start is None else start.checkpoint.config
+    assert network is not None
+    # What is wrong with a setting is told before any image is read.
+    lay(chosen, network, given)
     where = data_config(given, chosen.held_out, labelled=chosen.masking is None, known=OWN_DATA.get(chosen.name))
     data = driver.open(where)
 
     def decided() -> Training:
-        assert chosen.model is not None
+        size = options.image_size
+        if start is not None:
+            size = size or max(start.image_size)
+            sides = (size, size) if options.image_size else start.image_size
+            tuned, prepared = start.network(data.train.classes, sides), start.preprocessing(None)
+        else:
+            tuned, prepared = network, chosen.preprocessing
         found = resolve(
             chosen,
-            chosen.model,
+            tuned,
             given,
             data.train,
             driver.how.device,
             data=where,
-            preprocessing=chosen.preprocessing,
-            image_size=ask.options(Options).image_size,
+            preprocessing=prepared,
+            image_size=size,
+            start=None if start is None else (start.source, start.fingerprint),
             fits=len(data.train),
         )
         for note in found.notes:
@@ -106,6 +109,28 @@ def plan(ask: Ask, driver: "Driver") -> Training:
         return Training(found.config)
 
     return driver.decided(decided, Training)
+
+
+def _chosen(ask: Ask) -> "Recipe":
+    """The recipe that was asked for, with everything that can be wrong about it before any image is read."""
+    name = ask.subjects[0] if ask.subjects else None
+    ensure_recipe(name, kind_of(user_path(name)) if name is not None else "")
+    chosen = scratch_recipe(name, ask.given.get("data.data"))
+    if "data.data" not in ask.given and chosen.name not in OWN_DATA:
+        raise UsageError(f"there is no data for {chosen.name}", wanted=setting("data.data", "DATA"))
+    return chosen
+
+
+def _read_start(source: str | None, chosen: "Recipe") -> "Start | None":
+    if source is None:
+        return None
+    from vitrail.experiments.start import read_start
+
+    if chosen.masking is not None:
+        raise UsageError(
+            f"{setting('start')} is given for a run without labels", wanted="a recipe that learns from labels"
+        )
+    return read_start(source)
 
 
 def begin(ask: Ask, driver: "Driver") -> tuple[ExperimentFolder, Result]:
