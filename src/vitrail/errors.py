@@ -139,6 +139,13 @@ class DiskError(VitrailError):
     exit_code = 5
 
 
+class Stopped(VitrailError):
+    """A run that was asked to stop, and can go on."""
+
+    exit_code = 75
+    is_shared = True
+
+
 class Notice(UserWarning):
     """Something the user should know and need not act on."""
 

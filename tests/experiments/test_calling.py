@@ -20,7 +20,7 @@ from tests.experiments.conftest import save_network
 import vitrail
 from vitrail.errors import UsageError, VitrailError
 from vitrail.training.divergence import Diverged
-from vitrail.training.events import Done, Evaluated, Event, Stepped, Trained
+from vitrail.training.events import Done, Evaluated, Event, RunBegan, RunEnded, Stepped, Trained
 from vitrail.training.folder import RunFolder, read_run
 from vitrail.training.stopping import Stopped
 
@@ -68,9 +68,14 @@ def test_a_run_comes_back_with_everything() -> None:
     with torch.no_grad():
         assert run.model(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
     assert run.model.labels == tuple(map(str, range(10)))
-    assert run.report.read_text().startswith("<!doctype html>")
+    assert run.report is not None and run.report.read_text().startswith("<!doctype html>")
+    assert repr(run) == f"Finished('runs/mine', train, accuracy={run.accuracy:.4f})"
+    # It stands wherever a model does.
+    assert vitrail.load_model(run).labels == run.model.labels
     assert [event.step for event in heard if isinstance(event, Stepped)] == [1, 2, 3, 4, 5, 6]
-    done = heard[-1]
+    *_, done, ended = heard
+    assert heard[0] == RunBegan(folder="runs/mine", title="vit-digits")
+    assert ended == RunEnded(folder="runs/mine", title="vit-digits")
     assert isinstance(done, Done) and done.metrics is not None and done.metrics["accuracy"] == run.accuracy
     # What is logged is what was told.
     kinds = (Trained, Evaluated, Done)
@@ -128,7 +133,8 @@ def test_ctrl_c_raises_what_can_go_on_and_ends_as_if_nothing_had_happened() -> N
         vitrail.train("vit-digits", steps=8, name="cut", on_event=press_ctrl_c(3), **QUICK)
     assert "vitrail.train(resume='runs/cut')" in str(caught.value)
     run = caught.value.run
-    assert run.folder == Path("runs/cut") and run.result is None and run.accuracy is None
+    assert run.folder == Path("runs/cut") and run.result is None and run.accuracy is None and run.report is None
+    assert "not at its end" in repr(run)
     again = run.resume()
     assert again.accuracy == whole.accuracy
     weights = [(one.folder / "model/model.safetensors").read_bytes() for one in (whole, again)]
@@ -245,8 +251,12 @@ def test_a_transfer_takes_values_for_some_data_sets_alone(data: Path) -> None:
     run = vitrail.transfer(source, name="both", steps=steps, on_event=heard.append, image_size=8, **call)
     assert [(cell.data, cell.state) for cell in run.result.cells] == [(data.name, "done"), ("digits", "done")]
     assert [event.step for event in heard if isinstance(event, Done)] == [3, 2]
+    began = [Path(event.folder) for event in heard if isinstance(event, RunBegan)]
+    assert began == [run.folder / "source" / data.name / "seed-0", run.folder / "source/digits/seed-0"]
     with pytest.raises(UsageError, match="Unknown data set"):
         vitrail.transfer(source, name="other", steps={"digit": 2}, **call)
+    plan = vitrail.plan("transfer", source, name="planned", steps=2, image_size=8, **call)
+    assert [name for name, _ in plan.runs] == [f"source/{data.name}/seed-0", "source/digits/seed-0"]
 
 
 @pytest.mark.slow
@@ -282,6 +292,16 @@ def test_a_script_without_a_main_guard_gets_a_sentence(data: Path) -> None:
     Path("script.py").write_text(textwrap.dedent(script))
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=300)
     assert "told:" in done.stdout and "__main__" in done.stdout, done.stdout + done.stderr
+
+
+def test_values_as_people_have_them() -> None:
+    source = save_network(Path("source"))
+    given: dict[str, Any] = {"device": torch.device("cpu"), "rates": 0.01, "seeds": np.int64(1), "resume": None}
+    run = vitrail.finetune(source, data="digits", steps=2, image_size=8, split="train[:100]", **given)
+    assert run.result.chosen == 0.01
+    assert vitrail.finetune(run, data="digits", steps=2, device="cpu", split="train[:100]", lr=0.1).result.chosen == 0.1
+    with pytest.raises(UsageError, match="on_event is 3"):
+        vitrail.train("vit-digits", on_event=3, device="cpu")  # type: ignore[arg-type]
 
 
 def test_errors_are_of_one_family_and_never_an_exit() -> None:

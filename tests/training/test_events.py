@@ -25,6 +25,8 @@ from vitrail.training.events import (
     RecordsLost,
     Resumed,
     RolledBack,
+    RunBegan,
+    RunEnded,
     Saved,
     Skipped,
     Stepped,
@@ -32,6 +34,7 @@ from vitrail.training.events import (
     Trained,
     from_record,
     to_record,
+    told_from,
 )
 
 TRAINED = Trained(
@@ -151,3 +154,13 @@ def test_the_log_of_a_run_is_its_events(kind, images, tmp_path) -> None:
     assert {type(event) for event in events} == kinds
     written = [event for event in told if isinstance(event, tuple(kinds))]
     assert events[-len(written) :] == written
+
+
+def test_what_happens_between_runs_is_told_and_not_logged() -> None:
+    for event in (RunBegan(folder="runs/x", title="seed 0"), RunEnded(folder="runs/x", title="seed 0")):
+        record = to_record(event)
+        assert told_from(record) == event
+        assert from_record(record) is None
+    line = to_record(Stepped(step=3))
+    assert told_from(line) == from_record(line) == Stepped(step=3)
+    assert told_from({"event": "unheard of"}) is None

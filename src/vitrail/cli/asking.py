@@ -138,13 +138,15 @@ def _switch(written: str, names: Names) -> tuple[str, bool]:
 
 def _values(waiting: list[str], hints: Sequence[Any], takes_each: bool) -> Iterator[str]:
     """The words behind an option that are its own."""
-    most = most_texts(hints)
+    most, is_first = most_texts(hints), True
     while waiting and not is_option(waiting[0]):
         is_for_one = takes_each and "=" in waiting[0]
         if most < 1 and not is_for_one:
             return
-        if math.isinf(most) and not is_for_one and not can_be(hints, waiting[0]):
+        # The first is its own whatever it is, so that it is told what is wrong with it.
+        if math.isinf(most) and not is_for_one and not is_first and not can_be(hints, waiting[0]):
             return
+        is_first = False
         yield waiting.pop(0)
         most -= 0 if is_for_one else 1
 

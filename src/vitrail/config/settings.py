@@ -81,7 +81,10 @@ class Names:
 
     def _unknown(self, name: str) -> UsageError:
         known = [*self.plain, *SHORT, *self.short, *all_names()]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        if name in GROUPS:
+            first = next(one for one in all_names() if one.startswith(f"{name}."))
+            return UsageError(f"there is no {setting(name)}", fix=f"Its settings have names such as {setting(first)}.")
         if not near:
             near = [one for one in known if one.rpartition(".")[2] == name.rpartition(".")[2]][:1]
         hint = f"Did you mean {setting(self.full(near[0]))}?" if near else ""
@@ -230,6 +233,13 @@ def _typed(names: Names, name: str, value: Any) -> Any:
         value = as_list()
     elif isinstance(value, range):
         value = list(value)
+    elif type(value).__name__ == "device":
+        # Of torch, which is not loaded for this.
+        value = str(value)
+    if isinstance(value, int | float) and any(
+        get_args(one)[-1:] == (Ellipsis,) for hint in hints for one in _options(hint)
+    ):
+        value = (value,)
     for hint in hints:
         try:
             return convert(hint, value, "")

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from vitrail.config import Names, Settings, read_values
 from vitrail.config.training import Parallel
-from vitrail.errors import UsageError, choose, setting
+from vitrail.errors import UsageError, choose, command, setting
 from vitrail.experiments.trackers import Tracker
 
 Options = TypeVar("Options")
@@ -150,7 +150,9 @@ def checked(ask: Ask) -> Ask:
         return ask
     if len(ask.subjects) > 1 and not getattr(ask.kind, "TAKES_SEVERAL", False):
         first, second = ask.subjects[:2]
-        raise UsageError(f"both {first!r} and {second!r} are given", wanted="one of them")
+        name, equals, value = second.partition("=")
+        hint = f"Did you mean {setting(name, value)}?" if equals else ""
+        raise UsageError(f"both {first!r} and {second!r} are given", wanted="one of them", fix=hint)
     for name, reason in getattr(ask.kind, "NOT_HERE", {}).items():
         if name in ask.given:
             raise UsageError(f"{setting(name)} cannot be set for {ask.verb}: {reason}")
@@ -174,6 +176,6 @@ def _refuse_changes(ask: Ask) -> None:
             raise UsageError(
                 f"{setting(name)} cannot change a run that goes on",
                 wanted=f"one of {beside} beside {setting('resume')}",
-                fix="Begin another from its weights with `vitrail finetune RUN`, or edit its config.json and add "
-                f"{setting('allow_changed', True)}.",
+                fix=f"Begin another from its weights with `{command('finetune', 'RUN')}`, or edit its config.json and "
+                f"add {setting('allow_changed', True)}.",
             )

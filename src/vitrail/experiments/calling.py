@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +25,18 @@ from vitrail.errors import UsageError, VitrailError, notice, setting
 from vitrail.experiments.ask import Ask, Resume, checked, names_of
 from vitrail.experiments.work import ANSWER, EVENTS, FAILURE, failure_of
 from vitrail.runtime.main_guard import end_if_run_again
-from vitrail.training.events import Event, from_record
+from vitrail.training.events import OnEvent, from_record, told_from
 from vitrail.training.folder import IN_MEMORY, verb_of
 from vitrail.training.log import read_log
 
 if TYPE_CHECKING:
     from vitrail.models import Classifier
 
-OnEvent = Callable[[Event], None]
-
 _SECONDS_BETWEEN_LOOKS = 0.1
 _IN_MEMORY = ("data", "unlabelled")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finished:
     """What came of an experiment; everything of it lies in its folder, and is read when it is asked for."""
 
@@ -51,7 +50,7 @@ class Finished:
         """The share of images that it is right about, on test images where there are some; none for a table."""
         return getattr(self.result, "accuracy", None)
 
-    @property
+    @cached_property
     def model(self) -> "Classifier":
         """The network that was kept, with its weights, labels and preprocessing."""
         from vitrail.weights import load_model
@@ -59,9 +58,10 @@ class Finished:
         return load_model(self.folder)
 
     @property
-    def report(self) -> Path:
-        """The page of it."""
-        return self.folder / "report.html"
+    def report(self) -> Path | None:
+        """The page of it, or of the newest of its runs where the whole has none; none before there is one."""
+        pages = [self.folder / "report.html", *sorted(self.folder.glob("*/report.html"), reverse=True)]
+        return next((page for page in pages if page.is_file()), None)
 
     @property
     def history(self) -> Any:
@@ -73,6 +73,16 @@ class Finished:
             for log in sorted(self.folder.rglob("log.jsonl"))
         }
         return runs["."] if list(runs) == ["."] else runs
+
+    def __fspath__(self) -> str:
+        """A run can stand wherever a model can."""
+        return str(self.folder)
+
+    def __repr__(self) -> str:
+        state = (
+            "not at its end" if self.result is None else f"accuracy={self.accuracy:.4f}" if self.accuracy else "done"
+        )
+        return f"Finished({str(self.folder)!r}, {self.verb}, {state})"
 
     def resume(self, *, on_event: OnEvent | None = None, **options: Any) -> "Finished":
         """Go on where it stopped; one that has come to its end is given back as it is."""
@@ -123,6 +133,8 @@ def call(
     """Do what a verb does; errors name what was given by its keyword."""
     end_if_run_again()
     with _spelled():
+        if on_event is not None and not callable(on_event):
+            raise UsageError(f"{setting('on_event')} is {on_event!r}", wanted="a function that takes an event")
         ask, memory = _asked(verb, subjects, options, settings)
         if ask.options(_kind_of(ask)).processes is not None:
             return _in_processes(ask, memory, on_event)
@@ -167,11 +179,13 @@ def _asked(
         if name in given and is_in_memory(given[name]) and verb != "transfer":
             memory[name] = given.pop(name)
     named = []
+    if len(subjects) == 1 and isinstance(subjects[0], tuple | list):
+        subjects = list(subjects[0])
     for place, subject in enumerate(subjects):
         if is_in_memory(subject):
             memory[f"model-{place}"] = subject
             subject = ""
-        named.append(str(subject))
+        named.append(os.fspath(subject))
     each: dict[str, dict[str, Any]] = {}
     plain: dict[str, Any] = {}
     for name, value in given.items():
@@ -191,7 +205,7 @@ def _asked(
 
 
 # Keywords that a function has whether something was given or not.
-_UNSAID = ("data", "tasks", "unlabelled")
+_UNSAID = ("data", "tasks", "unlabelled", "resume")
 
 
 def _kind_of(ask: Ask) -> type:
@@ -212,7 +226,9 @@ def _written(value: Any) -> str:
         return repr(os.fspath(value))
     if isinstance(value, str | int | float | bool | None):
         return repr(value)
-    if isinstance(value, tuple | list) and all(isinstance(one, str | int | float | bool | None) for one in value):
+    if isinstance(value, tuple | list | dict) and all(
+        isinstance(one, str | int | float | bool | None) for one in value
+    ):
         return repr(value)
     return f"<{type(value).__name__}>"
 
@@ -464,7 +480,7 @@ def _tell_new(events: Path, read: int, on_event: OnEvent | None) -> int:
         values = json.loads(line)
         if "notice" in values:
             notice(values["notice"])
-        elif on_event is not None and (event := from_record(values["event"])) is not None:
+        elif on_event is not None and (event := told_from(values["event"])) is not None:
             on_event(event)
     return read + len(whole) + 1
 

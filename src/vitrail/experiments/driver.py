@@ -19,9 +19,10 @@ from vitrail.reports import write_report
 from vitrail.runtime.out_of_memory import release_memory
 from vitrail.runtime.processes import ALONE, Elsewhere, LostProcess
 from vitrail.training.divergence import Diverged
+from vitrail.training.events import OnEvent, RunBegan, RunEnded, Told
 from vitrail.training.finish import Outcome
 from vitrail.training.folder import NamedFolder, RunFolder, beside, differences, read_run
-from vitrail.training.log import Watcher, read_log
+from vitrail.training.log import read_log
 from vitrail.training.run import run as train
 from vitrail.training.session import Session
 from vitrail.training.sources import RunData, open_run_data
@@ -40,7 +41,7 @@ class How:
     device: torch.device
     placement: Placement = field(default_factory=lambda: Placement(processes=ALONE))
     audience: Audience = field(default_factory=Audience)
-    on_event: Watcher | None = None
+    on_event: OnEvent | None = None
     """Is told the events of all runs as well."""
     allowed: Allowed = field(default_factory=Allowed)
     track: Tracker | None = None
@@ -207,10 +208,12 @@ class Driver:
             experiment.begun(whole, self)
         self._begun += 1
         self.audience.begins(experiment, run, session, folder, self._begun)
+        self._tell(RunBegan(folder=str(folder.path), title=run.title))
         # So far its folder was only read; from here on a tracker writes, too.
         with held(folder, self.processes, doing="training"):
             outcome = self.train(session, folder, run)
         self.audience.ended(experiment, run, outcome, folder)
+        self._tell(RunEnded(folder=str(folder.path), title=run.title))
         del session
         release_memory()
         if run.config.train.compile:
@@ -219,6 +222,10 @@ class Driver:
         record = self.processes.first_says(lambda: last_record(folder))
         assert record is not None
         return record
+
+    def _tell(self, event: Told) -> None:
+        if self.how.on_event is not None:
+            self.how.on_event(event)
 
     def train(self, session: Session, folder: RunFolder, run: Run) -> Outcome:
         """Train to the end with whoever watches, and write the page."""

@@ -8,7 +8,7 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from vitrail.experiments.driver import Driver
     from vitrail.experiments.start import Start
     from vitrail.reports import Summary
-    from vitrail.training.events import Event
+    from vitrail.training.events import OnEvent
     from vitrail.training.finish import Outcome
 
 FORMAT = "vitrail-finetune/1"
@@ -613,7 +613,7 @@ def finetune(
     *,
     data: Any = None,
     settings: Mapping[str, Any] | None = None,
-    on_event: "Callable[[Event], None] | None" = None,
+    on_event: "OnEvent | None" = None,
     **options: Any,
 ) -> "Finished":
     """Fine-tune a model on images: rates tried on held-out images, the best on all of them, once per seed.

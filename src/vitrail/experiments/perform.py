@@ -13,12 +13,12 @@ from vitrail.experiments.folders import Destination, claimed, ensure_plain_name,
 from vitrail.experiments.trackers import ensure_tracker
 from vitrail.runtime.device import find_device
 from vitrail.runtime.processes import joined, own_device
-from vitrail.training.log import Watcher
+from vitrail.training.events import OnEvent
 from vitrail.training.spread import Placement
 from vitrail.training.start import Allowed
 
 
-def perform(ask: Ask, audience: Audience, on_event: Watcher | None = None) -> tuple[Any, Any]:
+def perform(ask: Ask, audience: Audience, on_event: OnEvent | None = None) -> tuple[Any, Any]:
     """The folder of the experiment and its result; raises `Stopped` when a signal came, with everything saved."""
     ask = checked(ask)
     resumed = ask.resumed

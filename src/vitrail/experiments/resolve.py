@@ -36,6 +36,7 @@ from vitrail.recipes import (
     with_peer,
 )
 from vitrail.training.schedule import total_steps
+from vitrail.zoo import ZOO
 
 if TYPE_CHECKING:
     import torch
@@ -233,6 +234,12 @@ def ensure_recipe(name: str | None, kind: str) -> None:
             f"{name!r} is trained and no recipe",
             fix=f"`{command('finetune', name, data='FOLDER')}` starts from it; "
             f"`{command('train', resume=name)}` goes on with a run.",
+        )
+    if name in ZOO:
+        raise UsageError(
+            f"{name!r} is a network and no recipe",
+            fix=f"`{command('finetune', name, data='FOLDER')}` starts from its published weights; "
+            "`vitrail list recipes` shows what trains one from nothing.",
         )
     if user_path(name).exists() or name in BY_DATA:
         raise UsageError(f"{name!r} is data and no recipe", fix=f"`{command('train', data=name)}` trains on it.")

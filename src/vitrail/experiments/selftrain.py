@@ -4,7 +4,7 @@ That is a round, and its student can be the teacher of the next one (Xie et al.,
 pieces of work between the runs; what they find is on disk, so that it is not done again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from vitrail.experiments.selftrain_result import Result
     from vitrail.experiments.selftrain_sets import Sets
     from vitrail.experiments.start import Start
-    from vitrail.training.events import Event
+    from vitrail.training.events import OnEvent
 
 # What a teacher has answered so far, before it is a lesson.
 PIECES = "answers-*.npz"
@@ -444,7 +444,7 @@ def selftrain(
     data: Any = None,
     unlabelled: Any = None,
     settings: Mapping[str, Any] | None = None,
-    on_event: "Callable[[Event], None] | None" = None,
+    on_event: "OnEvent | None" = None,
     **options: Any,
 ) -> "Finished":
     """Let a model label images that nobody labelled, and train a noised student on them and on labelled ones.

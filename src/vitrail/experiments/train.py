@@ -1,6 +1,6 @@
 """`vitrail.train`: pre-training and training from scratch, which is one run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vitrail.experiments.driver import Driver
     from vitrail.experiments.start import Start
     from vitrail.recipes import Recipe
-    from vitrail.training.events import Event
+    from vitrail.training.events import OnEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,7 @@ def train(
     *,
     data: Any = None,
     settings: Mapping[str, Any] | None = None,
-    on_event: "Callable[[Event], None] | None" = None,
+    on_event: "OnEvent | None" = None,
     **options: Any,
 ) -> "Finished":
     """Train a network on images, by a recipe whose every value can be changed; returns the finished run.

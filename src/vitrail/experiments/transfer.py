@@ -5,7 +5,7 @@ takes with it what another has found. The table in the folder grows with every c
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vitrail.experiments.driver import Driver
     from vitrail.experiments.start import Start
     from vitrail.experiments.transfer_table import Table
-    from vitrail.training.events import Event
+    from vitrail.training.events import OnEvent
 
 FORMAT = "vitrail-transfer/1"
 
@@ -189,7 +189,7 @@ def _parts(name: str) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transfer(Experiment["Table"]):
+class Transfer(Experiment["Table | None"]):
     """Fine-tunings, one after the other; each resumes by itself."""
 
     verb: ClassVar[str] = "transfer"
@@ -210,7 +210,7 @@ class Transfer(Experiment["Table"]):
         """Besides the lock, the plan and a table of nothing."""
         return [folder.lock, folder.config, folder.page, folder.numbers, folder.report]
 
-    def steps(self, folder: TransferFolder) -> "Steps[Table]":
+    def steps(self, folder: TransferFolder) -> "Steps[Table | None]":
         """Every pair, with the table as it fills, and in the end what is missing."""
         failures: dict[str, VitrailError] = {}
         table = None
@@ -228,7 +228,6 @@ class Transfer(Experiment["Table"]):
                 break
         if failures:
             raise self._missing(folder, failures)
-        assert table is not None
         return table
 
     def _part(self, folder: TransferFolder, pair: Pair, place: str) -> Part:
@@ -509,7 +508,7 @@ def transfer(
     *models: Any,
     data: Sequence[Any] | str = (),
     settings: Mapping[str, Any] | None = None,
-    on_event: "Callable[[Event], None] | None" = None,
+    on_event: "OnEvent | None" = None,
     **options: Any,
 ) -> "Finished":
     """Fine-tune models on a list of data sets by the paper's protocol; the result is one table under the paper's.

@@ -16,7 +16,7 @@ from vitrail.config.spelling import as_typed
 from vitrail.data.vtab.open import data_root, missing_files, parse_task, task_split
 from vitrail.data.vtab.split import LEARN, SELECT
 from vitrail.data.vtab.tasks import TASKS, Task
-from vitrail.errors import DataError, Notice, UsageError, VitrailError, command, setting
+from vitrail.errors import DataError, Notice, UsageError, VitrailError, command, marked, setting
 from vitrail.experiments import finetune
 from vitrail.experiments.ask import Ask, names_of
 from vitrail.experiments.experiment import Experiment, Part, Step, Steps, Work
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from vitrail.experiments.start import Start
     from vitrail.experiments.vtab_folder import KeptSplit, VtabFolder
     from vitrail.experiments.vtab_table import Table, TaskScore
-    from vitrail.training.events import Event
+    from vitrail.training.events import OnEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,7 +330,9 @@ def _together(problems: list[VitrailError], names: list[str], folder: "VtabFolde
     """One error for all: its kind is that of the first."""
     count = f"{len(names)} task{'s have' if len(names) > 1 else ' has'} no number"
     kind = DataError if isinstance(problems[0], DataError) else type(problems[0])
-    return kind(f"{count}: {', '.join(names)}", fix=f"Each is told above; then go on: {folder.resume_command}")
+    return kind(
+        f"{count}: {', '.join(names)}", fix=f"{names[0]}: {marked(problems[0])} Then go on: {folder.resume_command}"
+    )
 
 
 # From what was asked for, and through it.
@@ -343,7 +345,7 @@ def plan(ask: Ask, driver: "Driver") -> Vtab:
     if not ask.subjects:
         raise UsageError(
             "there is no model to start from",
-            wanted=command("vtab", "MODEL", root="DATA"),
+            wanted=command("vtab", "MODEL", data_root="DATA"),
             fix="`vitrail vtab list` shows the tasks and which files they want.",
         )
     (source,) = ask.subjects
@@ -466,7 +468,7 @@ def vtab(
     *,
     tasks: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
-    on_event: "Callable[[Event], None] | None" = None,
+    on_event: "OnEvent | None" = None,
     **options: Any,
 ) -> "Finished":
     """Fine-tune a model on the tasks of VTAB-1k; the result is the table of D.10.

@@ -8,14 +8,14 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, TextIO
 
 from vitrail.errors import Notice, VitrailError
 from vitrail.experiments.ask import from_ask_json
-from vitrail.training.events import Event, to_record
+from vitrail.training.events import OnEvent, Told, to_record
 
 EVENTS, ANSWER, FAILURE = "events.jsonl", "answer.json", "failure-{rank}.json"
 
@@ -56,8 +56,8 @@ def _carry_out(place: Path) -> int:
     return 0
 
 
-def _writer(lines: TextIO) -> Callable[[Event], None]:
-    def write(event: Event) -> None:
+def _writer(lines: TextIO) -> OnEvent:
+    def write(event: Told) -> None:
         _line(lines, {"event": to_record(event)})
 
     return write

@@ -1,6 +1,7 @@
 """What happens in a run: an event of each kind, and the line of `log.jsonl` that tells of it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, get_args
 
@@ -199,6 +200,24 @@ class Done:
     """Time spent on the run."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunBegan:
+    """A run begins or goes on, and what follows happens in it; told, and not written: the run is its own log."""
+
+    event: ClassVar[str] = "run_began"
+    folder: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunEnded:
+    """A run has come to its end."""
+
+    event: ClassVar[str] = "run_ended"
+    folder: str
+    title: str
+
+
 Event = (
     Stepped
     | PieceDone
@@ -219,10 +238,16 @@ Event = (
     | Done
 )
 
+Told = Event | RunBegan | RunEnded
+"""What happens in a run, and which run it is: who watches an experiment is told both."""
+
+OnEvent = Callable[[Told], None]
+
 _KINDS: dict[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}
+_BETWEEN: dict[str, type[RunBegan] | type[RunEnded]] = {kind.event: kind for kind in (RunBegan, RunEnded)}
 
 
-def to_record(event: Event) -> Record:
+def to_record(event: Told) -> Record:
     """As a line of the log holds it: a default is not there, and null stands for a number that JSON cannot hold."""
     values = ((one, getattr(event, one.name)) for one in fields(event))
     return {"event": event.event, **{_key(one): finite(value) for one, value in values if value != one.default}}
@@ -234,6 +259,12 @@ def from_record(record: Record) -> Event | None:
     if kind is None or any(one.default is MISSING and _key(one) not in record for one in fields(kind)):
         return None
     return kind(**{one.name: _value(one, record[_key(one)]) for one in fields(kind) if _key(one) in record})
+
+
+def told_from(record: Record) -> Told | None:
+    """The same, also of what happens between runs."""
+    between = _BETWEEN.get(str(record.get("event")))
+    return from_record(record) if between is None else between(folder=record["folder"], title=record["title"])
 
 
 def _key(one: Field) -> str:

@@ -8,16 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from vitrail.errors import VitrailError
+from vitrail.errors import Stopped as Stopped
 from vitrail.runtime.processes import Processes
 from vitrail.runtime.watch import ECHO_SECONDS
-
-
-class Stopped(VitrailError):
-    """A run that was asked to stop, and can go on."""
-
-    exit_code = 75
-    is_shared = True
 
 
 class Interrupted(BaseException):
