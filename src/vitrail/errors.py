@@ -4,9 +4,11 @@ import difflib
 import json
 import re
 import shlex
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 # More names than this are for `vitrail list`, not for a sentence.
@@ -160,7 +162,11 @@ class Notice(UserWarning):
 
 def notice(message: str) -> None:
     """Tell the user something: a warning in a library, a line that starts with 'note:' at the command line."""
-    warnings.warn(Notice(message), stacklevel=3)
+    if sys.version_info >= (3, 12):
+        # At the line of whoever called us.
+        warnings.warn(Notice(message), stacklevel=2, skip_file_prefixes=(str(Path(__file__).parent),))
+    else:
+        warnings.warn(Notice(message), stacklevel=3)
 
 
 def choose(kind: str, name: object, options: Iterable[str]) -> str:

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 import torch
 from tests.experiments.conftest import save_network
+from tests.training.tiny_run import make_images
 
 import vitrail
-from vitrail.errors import UsageError, VitrailError
+from vitrail.errors import DataError, UsageError, VitrailError
 from vitrail.training.divergence import Diverged
 from vitrail.training.events import Done, Evaluated, Event, RunBegan, RunEnded, Stepped, Trained
 from vitrail.training.folder import RunFolder, read_run
@@ -62,14 +63,14 @@ def press_ctrl_c(step: int):
 def test_a_run_comes_back_with_everything() -> None:
     heard: list[Event] = []
     run = vitrail.train("vit-digits", steps=6, name="mine", on_event=heard.append, **QUICK)
-    assert run.folder == Path("runs/mine") and run.verb == "train"
+    assert run.folder == Path("runs/mine").absolute() and run.verb == "train"
     assert run.result.split == "test" and run.result.images == 359 and run.result.steps == 6
     assert run.accuracy == run.result.accuracy
     with torch.no_grad():
         assert run.model(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
     assert run.model.labels == tuple(map(str, range(10)))
     assert run.report is not None and run.report.read_text().startswith("<!doctype html>")
-    assert repr(run) == f"Finished('runs/mine', train, accuracy={run.accuracy:.4f})"
+    assert repr(run) == f"Finished('{run.folder}', train, accuracy={run.accuracy:.4f})"
     # It stands wherever a model does.
     assert vitrail.load_model(run).labels == run.model.labels
     assert [event.step for event in heard if isinstance(event, Stepped)] == [1, 2, 3, 4, 5, 6]
@@ -133,7 +134,9 @@ def test_ctrl_c_raises_what_can_go_on_and_ends_as_if_nothing_had_happened() -> N
         vitrail.train("vit-digits", steps=8, name="cut", on_event=press_ctrl_c(3), **QUICK)
     assert "vitrail.train(resume='runs/cut')" in str(caught.value)
     run = caught.value.run
-    assert run.folder == Path("runs/cut") and run.result is None and run.accuracy is None and run.report is None
+    assert (
+        run.folder == Path("runs/cut").absolute() and run.result is None and run.accuracy is None and run.report is None
+    )
     assert "not at its end" in repr(run)
     again = run.resume()
     assert again.accuracy == whole.accuracy
@@ -252,11 +255,83 @@ def test_a_transfer_takes_values_for_some_data_sets_alone(data: Path) -> None:
     assert [(cell.data, cell.state) for cell in run.result.cells] == [(data.name, "done"), ("digits", "done")]
     assert [event.step for event in heard if isinstance(event, Done)] == [3, 2]
     began = [Path(event.folder) for event in heard if isinstance(event, RunBegan)]
-    assert began == [run.folder / "source" / data.name / "seed-0", run.folder / "source/digits/seed-0"]
+    assert began == [Path("runs/both/source") / data.name / "seed-0", Path("runs/both/source/digits/seed-0")]
     with pytest.raises(UsageError, match="Unknown data set"):
         vitrail.transfer(source, name="other", steps={"digit": 2}, **call)
     plan = vitrail.plan("transfer", source, name="planned", steps=2, image_size=8, **call)
     assert [name for name, _ in plan.runs] == [f"source/{data.name}/seed-0", "source/digits/seed-0"]
+
+
+@pytest.mark.filterwarnings("ignore::vitrail.errors.Notice")
+def test_tasks_are_planned_and_done_from_a_network_in_memory() -> None:
+    for split, images in (("train", 8), ("val", 3), ("test", 2)):
+        make_images(Path("data/vtab/kitti-distance") / split, per_class=images)
+    source = save_network(Path("source"))
+    call: dict[str, Any] = {"tasks": "kitti-distance", "data_root": "data", "steps": 2, "image_size": 8, "seeds": 1}
+    call |= {"batch_size": 8, "device": "cpu", "name": "mine"}
+    plan = vitrail.plan("vtab", source, **call)
+    assert [name.rpartition("/")[0] for name, _ in plan.runs][-1] == "kitti-distance"
+    assert not Path("runs").exists()
+    assert set(plan.start().result.scores) == {"kitti-distance"}
+    run = vitrail.vtab(vitrail.load_model(source), **{**call, "name": "memory"})
+    assert run.result.scores["kitti-distance"].images == 8
+    with pytest.raises(DataError, match="dtd"):
+        vitrail.vtab(source, **{**call, "name": "absent", "tasks": ["dtd"]})
+
+
+def test_a_refused_call_removes_nothing_but_its_own() -> None:
+    images, labels = np.zeros((8, 8, 8), np.uint8), [0, 1] * 4
+    call: dict[str, Any] = {"data": (images, labels), "steps": 1, "device": "cpu"}
+    theirs = Path("runs/mine/in-memory/data/thesis.tex")
+    theirs.parent.mkdir(parents=True)
+    theirs.touch()
+    with pytest.raises(UsageError):
+        vitrail.train("vit-digits", name="mine", **call)
+    assert theirs.exists()
+    done = vitrail.train("vit-digits", steps=1, name="done", **QUICK)
+    with pytest.raises(UsageError, match="there is a run already"):
+        vitrail.train("vit-digits", name="done", **call)
+    assert not (done.folder / "in-memory").exists()
+
+
+def test_what_cannot_be_given_together_is_told() -> None:
+    images = (np.zeros((8, 8, 8), np.uint8), [0, 1] * 4)
+    with pytest.raises(UsageError, match="given twice"):
+        vitrail.train("vit-digits", data=images, settings={"data.data": "digits"})
+    with pytest.raises(UsageError, match="in memory came with resume"):
+        vitrail.train(data=images, resume="runs/x")
+    for wrong in ("lr", {1: 2}, [("lr", 1)]):
+        with pytest.raises(UsageError, match="settings is"):
+            vitrail.train("vit-digits", settings=wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="name is given for one data set alone"):
+        vitrail.transfer("model", data=["digits"], name={"digits": "x"})
+    assert not Path("runs").exists()
+
+
+def test_a_run_is_not_gone_on_with_from_within() -> None:
+    told: list[str] = []
+
+    def hear(event: Event) -> None:
+        if event == Stepped(step=2):
+            with pytest.raises(UsageError) as caught:
+                vitrail.train(resume="runs/outer", device="cpu")
+            told.append(str(caught.value))
+
+    vitrail.train("vit-digits", steps=3, name="outer", on_event=hear, **QUICK)
+    assert len(told) == 1 and "this very process" in told[0]
+
+
+@pytest.mark.parametrize("verb", ["train", "selftrain"])
+def test_a_plan_of_epochs(verb: str) -> None:
+    if verb == "selftrain":
+        teacher = vitrail.train("vit-digits", steps=2, name="teacher", **QUICK)
+        more: dict[str, Any] = {"unlabelled": "digits", "unlabelled_split": "train[100:200]", "student": "vit-digits"}
+        plan = vitrail.plan("selftrain", teacher, data="digits", epochs=2, rounds=2, **QUICK, **more)
+        assert [name for name, _ in plan.runs] == ["round-1", "round-2"]
+    else:
+        plan = vitrail.plan("train", "vit-digits", epochs=2, **QUICK)
+    assert plan.cost.images >= 2 * 90
+    assert {path.name for path in Path("runs").glob("*")} <= {"teacher"}
 
 
 @pytest.mark.slow
@@ -272,7 +347,7 @@ def test_two_processes_tell_stop_and_fail_as_one_does() -> None:
     with pytest.raises(Stopped) as caught:
         vitrail.train("vit-digits", steps=400, name="cut", processes=2, on_event=press_ctrl_c(3), **QUICK)
     assert state()["handlers"] == before
-    assert caught.value.run.folder == Path("runs/cut")
+    assert caught.value.run.folder == Path("runs/cut").absolute()
     assert 3 <= json.loads(Path("runs/cut/log.jsonl").read_text().splitlines()[-1])["step"] < 400
 
 

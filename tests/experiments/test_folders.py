@@ -235,35 +235,36 @@ def test_a_restarted_launch_finds_the_run_it_began(tmp_path, monkeypatch):
         (tmp_path / name / "config.json").write_text("{}")
     out = str(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-7")
-    mark_launch(tmp_path / "one")
-    mark_launch(tmp_path / "two")
+    mark_launch(tmp_path / "one", "asked")
+    mark_launch(tmp_path / "two", "asked")
     os.utime(tmp_path / "one" / ".launch", (1, 1))
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-8")
-    mark_launch(tmp_path / "other")
+    mark_launch(tmp_path / "other", "asked")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-7")
     monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
-    assert begun_by_this_launch(out) is None, "nothing was restarted"
+    assert begun_by_this_launch(out, "asked") is None, "nothing was restarted"
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert begun_by_this_launch(out) == str(tmp_path / "two")
+    assert begun_by_this_launch(out, "asked") == str(tmp_path / "two")
+    assert begun_by_this_launch(out, "something else") is None, "a script may ask for several things"
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    assert begun_by_this_launch(out) is None, "a launch without an id is known by its process"
-    mark_launch(tmp_path / "one")
-    assert begun_by_this_launch(out) == str(tmp_path / "one")
+    assert begun_by_this_launch(out, "asked") is None, "a launch without an id is known by its process"
+    mark_launch(tmp_path / "one", "asked")
+    assert begun_by_this_launch(out, "asked") == str(tmp_path / "one")
     monkeypatch.delenv("TORCHELASTIC_RUN_ID")
-    assert begun_by_this_launch(out) is None
+    assert begun_by_this_launch(out, "asked") is None
 
 
 def test_a_launch_that_ended_before_it_wrote_a_config_begins_anew(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-7")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    mark_launch(tmp_path / "run")
-    assert begun_by_this_launch(str(tmp_path)) is None
+    mark_launch(tmp_path / "run", "asked")
+    assert begun_by_this_launch(str(tmp_path), "asked") is None
     (tmp_path / "run/config.json").write_text("{}")
-    assert begun_by_this_launch(str(tmp_path)) == str(tmp_path / "run")
+    assert begun_by_this_launch(str(tmp_path), "asked") == str(tmp_path / "run")
 
 
 def test_without_a_launch_there_is_no_mark(tmp_path, monkeypatch):
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    mark_launch(tmp_path)
+    mark_launch(tmp_path, "asked")
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ from vitrail.config import times
 from vitrail.config.spelling import as_typed
 from vitrail.errors import choose
 from vitrail.experiments.finetune import Plan
-from vitrail.experiments.transfer import Options, Transfer, short_names
+from vitrail.experiments.transfer import EACH, Options, Transfer, short_names
 from vitrail.training.folder import NamedFolder, RunFolder
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ _HELP = """Any other option is one of `vitrail finetune` and holds for every fin
 --steps cifar10=1000 oxford-pets=500, --rates cifar10=0.003,0.01. What is not said is the recipe's (Table 4).
 
 The same command again, or `vitrail transfer --resume FOLDER`, goes on where it stopped."""
-_EACH = ("recipe", "rates", "seeds", "image_size", "preprocessing")
 # What is behind these may hold an equals sign of its own.
 _PATHS = ("data.root", "data.few_shot", "data.few_shot_root", "preprocessing")
 
@@ -54,7 +53,7 @@ class EachData(Each):
 
     def takes(self, option: str) -> bool:
         """What a transfer has once, such as its folder, is for all."""
-        return "." in option or option in _EACH
+        return "." in option or option in EACH
 
     def separate(self, texts: Texts) -> tuple[Texts, Mapping[str, Texts]]:
         """What is for all, and what is for one, by its name in the table."""

@@ -226,8 +226,6 @@ def _typed(names: Names, name: str, value: Any) -> Any:
     hints = names.hints(name)
     if isinstance(value, PathLike):
         value = fspath(value)
-    if tuple[int, int] in hints and isinstance(value, int) and not isinstance(value, bool):
-        value = (value, value)
     if (as_list := getattr(value, "tolist", None)) is not None:
         # A number or an array of numpy or torch.
         value = as_list()
@@ -236,13 +234,16 @@ def _typed(names: Names, name: str, value: Any) -> Any:
     elif type(value).__name__ == "device":
         # Of torch, which is not loaded for this.
         value = str(value)
-    if isinstance(value, int | float) and any(
-        get_args(one)[-1:] == (Ellipsis,) for hint in hints for one in _options(hint)
-    ):
-        value = (value,)
+    elif isinstance(value, tuple | list):
+        value = [fspath(one) if isinstance(one, PathLike) else one for one in value]
+    if tuple[int, int] in hints and isinstance(value, int) and not isinstance(value, bool):
+        value = (value, value)
+    takes_several = any(get_args(one)[-1:] == (Ellipsis,) for hint in hints for one in _options(hint))
+    # One stands for a list of one.
+    given = (value,) if takes_several and isinstance(value, int | float | str) else value
     for hint in hints:
         try:
-            return convert(hint, value, "")
+            return convert(hint, given, "")
         except DataError:
             continue
     raise UsageError(f"{setting(name)} is {_shown(value)}", wanted=in_words(hints))

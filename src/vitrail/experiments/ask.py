@@ -153,6 +153,10 @@ def checked(ask: Ask) -> Ask:
         name, equals, value = second.partition("=")
         hint = f"Did you mean {setting(name, value)}?" if equals else ""
         raise UsageError(f"both {first!r} and {second!r} are given", wanted="one of them", fix=hint)
+    allowed = getattr(ask.kind, "EACH", ())
+    for name in (name for given in ask.each.values() for name in given):
+        if name == "data.data" or ("." not in name and name not in allowed):
+            raise UsageError(f"{setting(name)} is given for one data set alone", wanted="one value for all of them")
     for name, reason in getattr(ask.kind, "NOT_HERE", {}).items():
         if name in ask.given:
             raise UsageError(f"{setting(name)} cannot be set for {ask.verb}: {reason}")

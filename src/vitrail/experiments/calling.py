@@ -168,11 +168,16 @@ def _asked(
     """What was asked for, and what of it is in memory."""
     from vitrail.experiments.in_memory import is_in_memory
 
+    if not isinstance(settings or {}, Mapping) or not all(isinstance(name, str) for name in settings or {}):
+        raise UsageError(f"settings is {settings!r}"[:200], wanted="a dictionary of names and values")
     given = {name: value for name, value in options.items() if not (value is None and name in _UNSAID)}
     if twice := next((name for name in settings or {} if name in given), None):
-        raise UsageError(f"{setting(twice)} is given twice", wanted="one value")
+        raise UsageError(f"{setting(names_of(verb).full(twice))} is given twice", wanted="one value")
     given |= settings or {}
     names = names_of(verb, is_resume="resume" in given)
+    full = [names.full(name) for name in given]
+    if twice := next((name for name in full if full.count(name) > 1), None):
+        raise UsageError(f"{setting(twice)} is given twice", wanted="one value")
     memory: dict[str, Any] = {}
     for name in _IN_MEMORY:
         # The data sets of a transfer are a list of names.
@@ -186,6 +191,8 @@ def _asked(
             memory[f"model-{place}"] = subject
             subject = ""
         named.append(os.fspath(subject))
+    if memory and "resume" in given:
+        raise UsageError(f"images or a network in memory came with {setting('resume')}", fix="Its folder has them.")
     each: dict[str, dict[str, Any]] = {}
     plain: dict[str, Any] = {}
     for name, value in given.items():
@@ -254,13 +261,15 @@ def _stored(ask: Ask, memory: Mapping[str, Any]) -> Iterator[Ask]:
     ensure_plain_name(options.name)
     name, out = options.name or f"{ask.verb}-in-memory", Path(options.out)
     folder = out.expanduser() / name
-    if not (options.name and folder.is_dir()):
+    may_grow = options.or_resume or getattr(ask.kind, "GROWS", False)
+    if not (may_grow and (folder / "config.json").is_file()):
         folder = next_folder(Destination(out, name, is_exact=bool(options.name)), []).path
     subjects, given = list(ask.subjects), {**ask.given, "name": folder.name}
-    is_kept = False
+    made: list[Path] = []
     try:
         for name, value in memory.items():
             target = folder.absolute() / IN_MEMORY / name
+            made += [] if target.exists() else [target]
             if name.startswith("model-") and ask.verb == "train":
                 # Its place is that of a recipe, which the data chooses.
                 subjects, given["start"] = [], store_network(value, target)
@@ -269,13 +278,14 @@ def _stored(ask: Ask, memory: Mapping[str, Any]) -> Iterator[Ask]:
             else:
                 given[SHORT.get(name, name)] = store_images(value, target)
         yield replace(ask, subjects=tuple(subjects), given=Settings(given))
-        is_kept = True
     finally:
-        # One that can go on needs what it was begun with; of what has not begun, nothing is left.
-        if not is_kept and not (folder / "config.json").is_file():
-            shutil.rmtree(folder / IN_MEMORY, ignore_errors=True)
-            with suppress(OSError):
-                folder.rmdir()
+        # One that can go on needs what it was begun with; of what has not begun, nothing of ours is left.
+        if not (folder / "config.json").is_file():
+            for target in made:
+                shutil.rmtree(target, ignore_errors=True)
+            for emptied in (folder / IN_MEMORY, folder):
+                with suppress(OSError):
+                    emptied.rmdir()
 
 
 # In this process.
@@ -289,7 +299,7 @@ def _here(ask: Ask, memory: Mapping[str, Any], on_event: OnEvent | None) -> Fini
 
         with _stored(ask, memory) as stored:
             folder, result = perform(stored, Audience(), on_event)
-        return Finished(ask.verb, folder.path, result)
+        return Finished(ask.verb, folder.path.absolute(), result)
 
     return _undisturbed(performed)
 
@@ -307,11 +317,13 @@ _ONE_AT_A_TIME = threading.RLock()
 def _restored(do: Callable[[], Any]) -> Any:
     import torch
 
+    from vitrail.training.whole import nothing_held
+
     before = _State.now()
     is_main = threading.current_thread() is threading.main_thread()
     try:
         # Libraries that are loaded on the way add filters of their own. There is one list of them for all threads.
-        with warnings.catch_warnings() if is_main else nullcontext():
+        with warnings.catch_warnings() if is_main else nullcontext(), nothing_held():
             return do()
     except VitrailError as error:
         # Frames of what failed would hold the network, and the memory of the GPU with it.
@@ -393,7 +405,7 @@ def _spelled() -> Iterator[None]:
         if error.folder is not None and (Path(error.folder) / "config.json").is_file():
             from vitrail.experiments.kinds import format_of
 
-            folder = Path(error.folder)
+            folder = Path(error.folder).absolute()
             error.run = Finished(verb_of(format_of(folder)), folder)
         raise
 
@@ -413,29 +425,31 @@ def _in_processes(ask: Ask, memory: Mapping[str, Any], on_event: OnEvent | None)
         (place / "ask.json").write_text(json.dumps(alone.json()), encoding="utf-8")
         with (place / "said.txt").open("wb") as said:
             child = subprocess.Popen(
-                [sys.executable, "-m", "vitrail.experiments.work", folder, str(options.processes)],
+                [sys.executable, "-m", "vitrail.experiments.work", folder, str(options.processes), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
             )
-        _followed(child, place / EVENTS, on_event)
-        _raise_failure(child.returncode, place)
-        path = Path(json.loads((place / ANSWER).read_text(encoding="utf-8"))["folder"])
-    # Whatever it found is in its folder: going on with what has ended only reads it.
+        is_asked = _followed(child, place / EVENTS, on_event)
+        _raise_failure(child.returncode, place, is_asked=is_asked)
+        path = Path(json.loads((place / ANSWER).read_text(encoding="utf-8"))["folder"]).absolute()
+    # Whatever it found is in its folder, and is only read here.
+    if (found := getattr(ask.kind, "found", None)) is not None:
+        return Finished(ask.verb, path, found(path))
     again = Ask(verb=ask.verb, given=Settings({"resume": str(path), "device": "cpu"}), command=ask.command)
     return _here(again, {}, None)
 
 
-def _followed(child: "subprocess.Popen[bytes]", events: Path, on_event: OnEvent | None) -> None:
-    """Until the processes have ended, tell what they tell."""
+def _followed(child: "subprocess.Popen[bytes]", events: Path, on_event: OnEvent | None) -> bool:
+    """Until the processes have ended, tell what they tell; returns whether they were asked to stop."""
     read = 0
     try:
-        with _handing_on(child):
+        with _handing_on(child) as heard:
             while True:
                 has_ended = child.poll() is not None
                 read = _tell_new(events, read, on_event)
                 if has_ended:
-                    return
+                    return bool(heard)
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
     except BaseException:
         # A mistake in `on_event`, or a second Ctrl-C: nobody is left behind.
@@ -445,12 +459,12 @@ def _followed(child: "subprocess.Popen[bytes]", events: Path, on_event: OnEvent 
 
 
 @contextmanager
-def _handing_on(child: "subprocess.Popen[bytes]") -> Iterator[None]:
+def _handing_on(child: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
     """Ctrl-C and SIGTERM are for the processes, who save and end; a second Ctrl-C is for this one."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     heard: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield heard
+        return
 
     def hand_on(number: int, _frame: Any) -> None:
         if number == signal.SIGINT and heard:
@@ -460,7 +474,7 @@ def _handing_on(child: "subprocess.Popen[bytes]") -> Iterator[None]:
 
     before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield heard
     finally:
         for number, handler in before.items():
             with suppress(TypeError):
@@ -485,17 +499,27 @@ def _tell_new(events: Path, read: int, on_event: OnEvent | None) -> int:
     return read + len(whole) + 1
 
 
-def _raise_failure(code: int, place: Path) -> None:
-    """What the first of the processes that failed said; where none could, the end of what was printed."""
+def _raise_failure(code: int, place: Path, *, is_asked: bool) -> None:
+    """What the process that failed first said; one that is only gone has left that to another."""
     if not code:
         return
-    failures = sorted(place.glob(FAILURE.format(rank="*")))
-    if failures:
-        raise failure_of(json.loads(failures[0].read_text(encoding="utf-8")))
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(place.glob(FAILURE.format(rank="*")))]
+    ours = sorted((one for one in found if "came" in one), key=lambda one: one["kind"] in _LEFT_BEHIND)
+    faults = [one["traceback"] for one in found if "traceback" in one]
+    if faults and (not ours or ours[0]["kind"] in _LEFT_BEHIND):
+        raise RuntimeError(f"one of the processes failed:\n{faults[0]}")
+    if ours:
+        raise failure_of(ours[0])
+    if is_asked:
+        # Before there was anything to save.
+        raise KeyboardInterrupt
     printed = (place / "said.txt").read_text(encoding="utf-8", errors="replace").strip()
     raise RuntimeError(
         f"the processes ended with {code} and said nothing of ours; the last they printed:\n{printed[-3000:]}"
     )
+
+
+_LEFT_BEHIND = ("LostProcess", "Standstill")
 
 
 # What a plan costs.
@@ -511,6 +535,7 @@ def _rehearsed(ask: Ask) -> tuple[tuple[tuple[str, RunConfig], ...], Cost]:
     options = ask.options(ask.kind.Options)
     ensure_asked(options)
     driver = Driver(How(device=find_device(options.device), command=ask.command))
+    driver.is_rehearsing = True
     experiment = ask.kind.plan(ask, driver)
     folder = experiment.at(Path(options.out).expanduser() / (options.name or ask.verb))
     runs, _ = rehearsed(experiment, folder, driver)

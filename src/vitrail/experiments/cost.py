@@ -37,8 +37,12 @@ def cost_of(runs: Sequence[tuple[str, RunConfig]], driver: "Driver") -> Cost:
 def _steps(config: RunConfig, driver: "Driver") -> int:
     if config.train.steps is not None:
         return config.train.steps
-    data = driver.opened.get(config.data) or driver.open(config.data)
-    return total_steps(config.train, len(data.train))
+    if config.data.data.startswith("taught:"):
+        # What a teacher will label is not there yet: all of it, at most.
+        images = len(driver.kept.labelled.train) + len(driver.kept.unlabelled)
+    else:
+        images = len((driver.opened.get(config.data) or driver.open(config.data)).train)
+    return total_steps(config.train, images)
 
 
 def _time(config: RunConfig, images: int, each: float | None) -> float | None:

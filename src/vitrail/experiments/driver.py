@@ -22,7 +22,7 @@ from vitrail.training.divergence import Diverged
 from vitrail.training.events import OnEvent, RunBegan, RunEnded, Told
 from vitrail.training.finish import Outcome
 from vitrail.training.folder import NamedFolder, RunFolder, beside, differences, read_run
-from vitrail.training.log import read_log
+from vitrail.training.log import last_record, read_log
 from vitrail.training.run import run as train
 from vitrail.training.session import Session
 from vitrail.training.sources import RunData, open_run_data
@@ -47,6 +47,8 @@ class How:
     track: Tracker | None = None
     command: str = ""
     """How to ask for it again."""
+    asked: str = ""
+    """By which a restart knows it again."""
 
 
 class Driver:
@@ -60,6 +62,8 @@ class Driver:
         """What runs whose page waits were measured on, until someone takes it."""
         self.kept: Any = None
         """What a kind has opened to decide what to do, and needs again to do it."""
+        self.is_rehearsing = False
+        """Whether nothing may be written, because it is only asked what would be done."""
         self._stopping = Stopping(is_alone=self.processes.ranks == 1)
         self._begun = 0
 
@@ -298,12 +302,6 @@ class Driver:
                     for path in (*folder.path.glob("*/"), folder.path):
                         path.rmdir()
             raise
-
-
-def last_record(folder: RunFolder) -> dict[str, Any] | None:
-    """The "done" of a finished run."""
-    records = list(read_log(folder.log, needs_numbers=True)) if folder.log.is_file() else []
-    return records[-1] if records and records[-1]["event"] == "done" else None
 
 
 def _seconds_so_far(folder: RunFolder) -> float:

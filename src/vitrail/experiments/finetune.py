@@ -573,13 +573,18 @@ def plan(ask: Ask, driver: "Driver") -> Plan:
     return driver.decided(lambda: plan_finetuning(read_start(source), ask.settings, options), Plan)
 
 
+def found(path: Path) -> Result:
+    """What is known in a folder; nothing is done."""
+    return read_result(FinetuneFolder(path).result)
+
+
 def begin(ask: Ask, driver: "Driver") -> tuple[FinetuneFolder, Result]:
     """Fine-tune, or go on with it where that was begun before."""
     from vitrail.experiments.folders import Destination, begun_by_this_launch, claimed, mark_launch
     from vitrail.training.start import Allowed
 
     options, processes = ask.options(Options), driver.processes
-    if (before := processes.first_says(lambda: begun_by_this_launch(options.out))) is not None:
+    if (before := processes.first_says(lambda: begun_by_this_launch(options.out, driver.how.asked))) is not None:
         return go_on(Path(before), driver)
     found, out = plan(ask, driver), Path(options.out).expanduser()
     there = found.at(out / str(options.name))
@@ -594,7 +599,7 @@ def begin(ask: Ask, driver: "Driver") -> tuple[FinetuneFolder, Result]:
     destination = Destination(out, options.name or found.config.recipe, is_exact=bool(options.name))
     with claimed(destination, driver.sources(wanted[-1]), processes) as target:
         if processes.is_first:
-            mark_launch(target.path)
+            mark_launch(target.path, driver.how.asked)
         folder = found.at(target.path)
         driver.audience.planned(found, folder, data=data)
         return folder, driver.drive(found, folder)

@@ -133,20 +133,19 @@ def _has_begun(folder: RunFolder) -> bool:
 # began it, so that the restarted command goes on with it.
 
 
-def mark_launch(folder: Path) -> None:
-    """Note which launch began the run in a folder."""
+def mark_launch(folder: Path, what: str) -> None:
+    """Note which launch began what in a folder; a script may ask for several things."""
     if (name := _launch()) is not None:
-        (folder / _MARK).write_text(name + "\n", encoding="utf-8")
+        (folder / _MARK).write_text(f"{name} {what}\n", encoding="utf-8")
 
 
-def begun_by_this_launch(out: str) -> str | None:
-    """The folder of what this very launch began, before torchrun restarted it."""
+def begun_by_this_launch(out: str, what: str) -> str | None:
+    """The folder of the same that this very launch began, before torchrun restarted it."""
     name = _launch()
     if name is None or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return None
-    marks = [
-        mark for mark in Path(out).expanduser().glob(f"*/{_MARK}") if mark.read_text(encoding="utf-8").strip() == name
-    ]
+    found = Path(out).expanduser().glob(f"*/{_MARK}")
+    marks = [mark for mark in found if mark.read_text(encoding="utf-8").strip() == f"{name} {what}"]
     newest = max(marks, key=lambda mark: mark.stat().st_mtime, default=None)
     return str(newest.parent) if newest is not None and newest.with_name("config.json").is_file() else None
 

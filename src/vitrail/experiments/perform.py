@@ -1,6 +1,9 @@
 """Carry out what was asked for, in this process or as one of those that torchrun started."""
 
+import hashlib
+import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ def perform(ask: Ask, audience: Audience, on_event: OnEvent | None = None) -> tu
     resumed = ask.resumed
     options = ask.options(ask.kind.Options if resumed is None else Resume)
     ensure_asked(options)
+    _ensure_alone(ask)
     device = own_device(find_device(options.device))
     given = ask.given
     allowed = Allowed()
@@ -49,6 +53,7 @@ def perform(ask: Ask, audience: Audience, on_event: OnEvent | None = None) -> tu
                 allowed=allowed,
                 track=options.track,
                 command=ask.command,
+                asked=_known_again(ask),
             )
         )
         kind = ask.kind
@@ -57,13 +62,23 @@ def perform(ask: Ask, audience: Audience, on_event: OnEvent | None = None) -> tu
         return kind.begin(ask, driver) if hasattr(kind, "begin") else begin(ask, driver)
 
 
+_TIMES: Counter[str] = Counter()
+
+
+def _known_again(ask: Ask) -> str:
+    """The same for the same ask after a restart, and another for the second time in one process."""
+    digest = hashlib.sha256(json.dumps({**ask.json(), "command": ""}, sort_keys=True).encode()).hexdigest()[:16]
+    _TIMES[digest] += 1
+    return f"{digest}-{_TIMES[digest]}"
+
+
 def begin(ask: Ask, driver: Driver) -> tuple[Any, Any]:
     """A new folder for what a kind plans; kinds whose folders grow or are replaced have a way of their own."""
     options, experiment = ask.options(ask.kind.Options), ask.kind.plan(ask, driver)
     destination = Destination(Path(options.out), options.name or ask.verb, is_exact=bool(options.name))
     with claimed(destination, driver.sources(*driver.opened), driver.processes) as target:
         if driver.processes.is_first:
-            mark_launch(target.path)
+            mark_launch(target.path, driver.how.asked)
         folder = experiment.at(target.path)
         driver.audience.planned(experiment, folder)
         return folder, driver.drive(experiment, folder)
@@ -74,6 +89,15 @@ def go_on(path: Path, driver: Driver, kind: type[Experiment]) -> tuple[Any, Any]
     with driver.processes.together():
         experiment = read_plan(ExperimentFolder(path, kind.verb), kind, f"a {kind.verb}").plan
     return experiment.at(path), driver.drive(experiment, experiment.at(path))
+
+
+def _ensure_alone(ask: Ask) -> None:
+    """Refuse several processes that would all do the same."""
+    started = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
+    if started > 1 and "processes" in getattr(ask.kind, "NOT_HERE", {}):
+        raise UsageError(
+            f"{ask.verb} was started in {started} processes", wanted="one", fix="Start it without torchrun."
+        )
 
 
 def ensure_asked(options: Any) -> None:

@@ -407,6 +407,13 @@ def _model_student(name: str | None) -> "Start | None":
     return read_start(name)
 
 
+def found(path: Path) -> "Result":
+    """What is known in a folder; nothing is done."""
+    from vitrail.experiments.selftrain_result import read_result
+
+    return read_result(SelftrainFolder(path).result)
+
+
 def begin(ask: Ask, driver: "Driver") -> "tuple[SelftrainFolder, Result]":
     """Label, train, and begin again; the same name can be taken again as long as no student has begun."""
     from vitrail.data.outside import ensure_outside

@@ -12,6 +12,7 @@ from vitrail.experiments.ask import Ask, Place
 from vitrail.experiments.experiment import Ended, Experiment, ExperimentFolder, Run, Steps
 from vitrail.experiments.kinds import kind_of
 from vitrail.experiments.resolve import OWN_DATA, data_config, ensure_recipe, lay, resolve, scratch_recipe
+from vitrail.training.events import Record
 
 if TYPE_CHECKING:
     from vitrail.experiments.calling import Finished
@@ -58,15 +59,7 @@ class Training(Experiment[Result]):
         """Train."""
         ended: Ended = yield Run(title=self.config.recipe, config=self.config)
         assert ended.done is not None
-        metrics = ended.metrics or {}
-        return Result(
-            split=ended.done["split"],
-            images=metrics.get("images", 0),
-            accuracy=metrics.get("accuracy"),
-            loss=metrics.get("loss"),
-            seconds=ended.seconds,
-            steps=ended.done.get("step", 0),
-        )
+        return _result(ended.done)
 
     def begun(self, folder: ExperimentFolder, driver: "Driver") -> None:
         """The run writes down its config itself."""
@@ -133,6 +126,29 @@ def _read_start(source: str | None, chosen: "Recipe") -> "Start | None":
     return read_start(source)
 
 
+def _result(done: Record) -> Result:
+    """What the last record of a run says."""
+    metrics = done["metrics"] or {}
+    return Result(
+        split=done["split"],
+        images=metrics.get("images", 0),
+        accuracy=metrics.get("accuracy"),
+        loss=metrics.get("loss"),
+        seconds=done["seconds"],
+        steps=done["step"],
+    )
+
+
+def found(path: Path) -> Result:
+    """What is known in a folder; nothing is done."""
+    from vitrail.training.folder import RunFolder
+    from vitrail.training.log import last_record
+
+    done = last_record(RunFolder(path))
+    assert done is not None
+    return _result(done)
+
+
 def begin(ask: Ask, driver: "Driver") -> tuple[ExperimentFolder, Result]:
     """Train what was asked for, or go on with it where that was begun before."""
     from vitrail.experiments.folders import Destination, begun_by_this_launch, claimed, mark_launch
@@ -140,7 +156,7 @@ def begin(ask: Ask, driver: "Driver") -> tuple[ExperimentFolder, Result]:
     from vitrail.training.start import Allowed, refuse_other
 
     options, processes = ask.options(Options), driver.processes
-    if (before := processes.first_says(lambda: begun_by_this_launch(options.out))) is not None:
+    if (before := processes.first_says(lambda: begun_by_this_launch(options.out, driver.how.asked))) is not None:
         return go_on(Path(before), driver)
     name, out = options.name, Path(options.out).expanduser()
     training = plan(ask, driver)
@@ -156,7 +172,7 @@ def begin(ask: Ask, driver: "Driver") -> tuple[ExperimentFolder, Result]:
     with claimed(destination, driver.sources(training.config.data), processes) as target:
         if processes.is_first:
             # Before the config is there: a restart goes on with it from then on.
-            mark_launch(target.path)
+            mark_launch(target.path, driver.how.asked)
         return training.at(target.path), driver.drive(training, training.at(target.path))
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +22,7 @@ from vitrail.experiments.experiment import Experiment, Part, Steps, Work
 from vitrail.experiments.finetune import FinetuneFolder, Plan, final_runs, first_runs, plan_finetuning, read_finetuning
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
-from vitrail.training.folder import NamedFolder, is_vacant, processes_again, read_record, versions
+from vitrail.training.folder import IN_MEMORY, NamedFolder, is_vacant, processes_again, read_record, versions
 
 if TYPE_CHECKING:
     from vitrail.data import Source
@@ -50,6 +51,8 @@ class Options(finetune.Options):
 
 
 NOT_HERE = {"or_resume": "the same command goes on anyway"}
+EACH = ("recipe", "rates", "seeds", "image_size", "preprocessing")
+"""What may be said for one data set alone, beside settings of runs."""
 TAKES_SEVERAL = True
 """Models, one after the other."""
 
@@ -204,7 +207,7 @@ class Transfer(Experiment["Table | None"]):
 
     def has_begun(self, folder: TransferFolder) -> bool:
         """Whether any run has."""
-        return any(folder.path.glob("*/*/config.json"))
+        return any(IN_MEMORY not in path.parts for path in folder.path.glob("*/*/config.json"))
 
     def written(self, folder: TransferFolder) -> list[Path]:
         """Besides the lock, the plan and a table of nothing."""
@@ -440,6 +443,18 @@ def _pretraining(start: "Start") -> str:
 # Through it.
 
 
+GROWS = True
+"""The same name again, with other models or data, goes on in the same folder."""
+
+
+def found(path: Path) -> "Table":
+    """What is known in a folder; nothing is done."""
+    from vitrail.experiments.transfer_table import make_table
+
+    folder = TransferFolder(path)
+    return make_table(folder, read_pairs(folder), {})
+
+
 def begin(ask: Ask, driver: "Driver") -> "tuple[TransferFolder, Table]":
     """Fine-tune each model on each data set; a table that is there grows."""
     asked, folder = plan(ask, driver), _folder(ask.options(Options))
@@ -506,7 +521,7 @@ def _join_folder(folder: TransferFolder, asked: Transfer, command: str, copies_g
 
 def transfer(
     *models: Any,
-    data: Sequence[Any] | str = (),
+    data: "Sequence[Any] | str | PathLike[str]" = (),
     settings: Mapping[str, Any] | None = None,
     on_event: "OnEvent | None" = None,
     **options: Any,
@@ -521,5 +536,5 @@ def transfer(
     """
     from vitrail.experiments.calling import call
 
-    several = (data,) if isinstance(data, str) else tuple(data)
+    several = (data,) if isinstance(data, str | PathLike) else tuple(data)
     return call("transfer", models, {"data": several or None, **options}, settings, on_event)

@@ -264,8 +264,9 @@ class Vtab(Experiment["Table"]):
         if not all(place.result.is_file() for place in self.places(folder, text).values()):
             split, _ = task_split(text, root=None if self.root is None else Path(self.root), download=self.download)
             ensure_outside([split.learn.source, split.measured.source], folder.path)
-            with alone(folder):
-                keep_split(folder, split)
+            if not driver.is_rehearsing:
+                with alone(folder):
+                    keep_split(folder, split)
         if target.config.is_file():
             found = read_finetuning(target).plan
         else:
@@ -427,6 +428,17 @@ def _ensure_outside(path: Path, vtab: Vtab) -> None:
         ensure_outside([split.learn.source, split.measured.source], path)
 
 
+GROWS = True
+"""The same name again, with other tasks, goes on in the same folder."""
+
+
+def found(path: Path) -> "Table":
+    """What is known in a folder; nothing is done."""
+    from vitrail.experiments.vtab_folder import VtabFolder, read_table
+
+    return read_table(VtabFolder(path))
+
+
 def begin(ask: Ask, driver: "Driver") -> "tuple[VtabFolder, Table]":
     """Fine-tune on the tasks; what is there already is not done again."""
     from vitrail.experiments.vtab_folder import VtabRecord, begin_vtab
@@ -466,7 +478,7 @@ def _through(vtab: Vtab, folder: "VtabFolder", driver: "Driver") -> "tuple[VtabF
 def vtab(
     model: Any = None,
     *,
-    tasks: Sequence[str] = (),
+    tasks: Sequence[str] | str = (),
     settings: Mapping[str, Any] | None = None,
     on_event: "OnEvent | None" = None,
     **options: Any,
@@ -480,5 +492,6 @@ def vtab(
     """
     from vitrail.experiments.calling import call
 
-    given = {"tasks": tuple(tasks) or None, **options}
+    several = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+    given = {"tasks": several or None, **options}
     return call("vtab", () if model is None else (model,), given, settings, on_event)

@@ -18,7 +18,7 @@ from vitrail.experiments.vtab_table import Table, TaskScore, as_json, as_markdow
 from vitrail.runtime.atomic import atomic_file
 from vitrail.runtime.json_text import json_text
 from vitrail.runtime.lock import only_one
-from vitrail.training.folder import NamedFolder, differences, read_record
+from vitrail.training.folder import NamedFolder, differences, is_vacant, read_record
 
 FORMAT = "vitrail-vtab/2"
 
@@ -137,7 +137,7 @@ def _begin(folder: VtabFolder, record: VtabRecord) -> None:
             )
         _refuse_other_data(folder, found.tasks, tasks)
         tasks = tuple(dict.fromkeys([*found.tasks, *tasks]))
-    elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+    elif folder.path.exists() and not is_vacant(folder.path):
         raise UsageError(
             "is there already and holds something else",
             where=str(folder.path),

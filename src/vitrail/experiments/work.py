@@ -7,6 +7,7 @@ fails why; the process of the call reads both.
 import json
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -20,11 +21,11 @@ from vitrail.training.events import OnEvent, Told, to_record
 EVENTS, ANSWER, FAILURE = "events.jsonl", "answer.json", "failure-{rank}.json"
 
 
-def main(place: Path, processes: int | None = None) -> int:
-    """Carry out what `place/ask.json` says; with a number, start so many processes that do."""
+def main(place: Path, processes: int | None = None, parent: int | None = None) -> int:
+    """Carry out what `place/ask.json` says; with a number, start so many processes that do, for a `parent`."""
     from vitrail.runtime.watch import end_with_parent
 
-    end_with_parent()
+    end_with_parent(parent)
     try:
         if processes is not None:
             from vitrail.runtime.launch import launch
@@ -47,9 +48,12 @@ def _carry_out(place: Path) -> int:
         try:
             with redirect_stdout(sys.stderr), _noticing(lines):
                 folder, _ = perform(ask, Audience(), _writer(lines) if rank == 0 else None)
-        except VitrailError as error:
-            if not isinstance(error, Elsewhere):
-                (place / FAILURE.format(rank=rank)).write_text(json.dumps(failure_json(error)), encoding="utf-8")
+        except Elsewhere:
+            raise
+        except BaseException as error:
+            told = failure_json(error) if isinstance(error, VitrailError) else {"traceback": traceback.format_exc()}
+            if not isinstance(error, KeyboardInterrupt):
+                (place / FAILURE.format(rank=rank)).write_text(json.dumps(told), encoding="utf-8")
             raise
     if rank == 0:
         (place / ANSWER).write_text(json.dumps({"folder": str(folder.path)}), encoding="utf-8")

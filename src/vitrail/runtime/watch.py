@@ -54,11 +54,16 @@ def end_with_launcher() -> None:
         end_with_parent()
 
 
-def end_with_parent() -> None:
-    """From now on the end of the process that started this one is a SIGTERM, where the system is Linux."""
+def end_with_parent(parent: int | None = None) -> None:
+    """From now on the end of the process that started this one is a SIGTERM, where the system is Linux.
+
+    Where `parent` has ended already, it is now.
+    """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if parent is not None and os.getppid() != parent:
+        os._exit(INTERRUPTED)
 
 
 @dataclass(frozen=True, kw_only=True)

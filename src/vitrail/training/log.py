@@ -128,6 +128,12 @@ def is_finished(folder: RunFolder) -> bool:
     return folder.log.is_file() and [record["event"] for record in read_log(folder.log)][-1:] == ["done"]
 
 
+def last_record(folder: RunFolder) -> Record | None:
+    """The "done" of a finished run."""
+    records = list(read_log(folder.log, needs_numbers=True)) if folder.log.is_file() else []
+    return records[-1] if records and records[-1]["event"] == "done" else None
+
+
 def read_log(path: Path, *, needs_numbers: bool = False, damaged: list[int] | None = None) -> Iterator[Record]:
     """The records of a run, oldest first; lines that are none are left out, and their numbers go to `damaged`.
 

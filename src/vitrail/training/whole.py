@@ -37,6 +37,16 @@ def held(folder: NamedFolder, processes: Processes, *, doing: str = "working on"
 
 
 @contextmanager
+def nothing_held() -> Iterator[None]:
+    """Something of its own, even from within: what is held around it is held by another."""
+    token = _MINE.set({})
+    try:
+        yield
+    finally:
+        _MINE.reset(token)
+
+
+@contextmanager
 def watched_over(folder: NamedFolder) -> Iterator[None]:
     """A folder that several commands share is not locked, but that it stays in its place is noticed all the same."""
     with watched(folder.path) as hold:
