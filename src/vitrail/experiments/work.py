@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from vitrail.errors import Notice, VitrailError
 from vitrail.experiments.ask import from_ask_json
@@ -110,6 +110,15 @@ def _kinds(kind: type[VitrailError]) -> list[type[VitrailError]]:
     return [kind, *(found for one in kind.__subclasses__() for found in _kinds(one))]
 
 
+def _ended(code: int) -> NoReturn:
+    """End, without a wait that was given up: gloo goes on with it in a thread."""
+    processes = sys.modules.get("vitrail.runtime.processes")
+    if processes is not None and processes.is_left_waiting():
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
     where, *number = sys.argv[1:]
-    sys.exit(main(Path(where), *map(int, number)))
+    _ended(main(Path(where), *map(int, number)))
