@@ -12,7 +12,7 @@ import vitrail
 HOME = Path(vitrail.__file__).parent
 CLI = HOME / "cli"
 # Processes that are started with an argument of their own, and the reader of folders that kept words.
-ENTRIES = {"serving/engine/worker.py", "serving/engine/heavy.py", "serving/http/server.py", "experiments/work.py"}
+ENTRIES = {"serving/engine/worker.py", "serving/http/server.py", "experiments/work.py"}
 OLD = {"experiments/old_vtab.py"}
 
 

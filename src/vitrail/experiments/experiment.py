@@ -13,6 +13,7 @@ again, and steps that have ended answer from their folders. So the order of an e
 """
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,7 +142,7 @@ class ExperimentRecord:
     versions: dict[str, Any] = field(default_factory=dict)
 
 
-class Experiment(Generic[Result]):
+class Experiment(ABC, Generic[Result]):
     """Base of all kinds: a frozen dataclass of plain values, which is written down as the plan of its folder.
 
     A new kind says its `verb`, its `steps`, and what becomes of their result.
@@ -156,9 +157,9 @@ class Experiment(Generic[Result]):
     """How long the folder is locked: for the whole; for its one run, before which it is only read; or for each write,
     where several commands share it."""
 
+    @abstractmethod
     def steps(self, folder: Any) -> Steps[Result]:
         """Yield steps, take their records, return the result."""
-        raise NotImplementedError
 
     def at(self, path: Path, whole: str = "") -> Any:
         """The folder of it."""
