@@ -369,11 +369,22 @@ def test_a_script_without_a_main_guard_gets_a_sentence(data: Path) -> None:
     assert "told:" in done.stdout and "__main__" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("verb", ["vtab", "selftrain"])
+def test_what_runs_in_one_process_is_refused_in_several(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match=f"{verb} was started in 2 processes"):
+        getattr(vitrail, verb)("model", device="cpu")
+    with pytest.raises(UsageError, match="in memory are given to one of several processes"):
+        vitrail.train("vit-digits", data=(np.zeros((2, 8, 8), np.uint8), [0, 1]), device="cpu")
+
+
 def test_values_as_people_have_them() -> None:
     source = save_network(Path("source"))
     given: dict[str, Any] = {"device": torch.device("cpu"), "rates": 0.01, "seeds": np.int64(1), "resume": None}
     run = vitrail.finetune(source, data="digits", steps=2, image_size=8, split="train[:100]", **given)
     assert run.result.chosen == 0.01
+    assert run.report is not None and "The learning rate was given" in run.report.read_text()
     assert vitrail.finetune(run, data="digits", steps=2, device="cpu", split="train[:100]", lr=0.1).result.chosen == 0.1
     with pytest.raises(UsageError, match="on_event is 3"):
         vitrail.train("vit-digits", on_event=3, device="cpu")  # type: ignore[arg-type]

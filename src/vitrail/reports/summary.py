@@ -88,7 +88,8 @@ def account(summary: Summary) -> str:
     """How the rate was chosen, what the final runs learnt from, and what that means for the number."""
     finals = counted(len(summary.seeds), "final run")
     rate = f"{summary.chosen:g}"
-    is_given = re.search(r"\s--(lr|optim\.lr|rates)\b", summary.command) is not None
+    # As it was typed, or as it was called.
+    is_given = re.search(r"\s--(lr|optim\.lr|rates)\b|[( ](lr|rates)=|'optim\.lr'", summary.command) is not None
     chosen = f"The learning rate was given: {rate}." if is_given else f"The learning rate is the recipe's: {rate}."
     if summary.rates:
         images = max(tried.images for tried in summary.rates)
