@@ -12,7 +12,7 @@ from vitrail.experiments.ask import Ask, Resume, checked
 from vitrail.experiments.audience import Audience
 from vitrail.experiments.driver import Driver, How
 from vitrail.experiments.experiment import Experiment, ExperimentFolder, read_plan
-from vitrail.experiments.folders import Destination, claimed, ensure_plain_name, mark_launch
+from vitrail.experiments.folders import Destination, begun_by_this_launch, claimed, ensure_plain_name, mark_launch
 from vitrail.experiments.trackers import ensure_tracker
 from vitrail.runtime.device import find_device
 from vitrail.runtime.processes import joined, own_device
@@ -74,7 +74,11 @@ def _known_again(ask: Ask) -> str:
 
 def begin(ask: Ask, driver: Driver) -> tuple[Any, Any]:
     """A new folder for what a kind plans; kinds whose folders grow or are replaced have a way of their own."""
-    options, experiment = ask.options(ask.kind.Options), ask.kind.plan(ask, driver)
+    options = ask.options(ask.kind.Options)
+    before = driver.processes.first_says(lambda: begun_by_this_launch(options.out, driver.how.asked))
+    if before is not None:
+        return go_on(Path(before), driver, ask.kind.KIND)
+    experiment = ask.kind.plan(ask, driver)
     destination = Destination(Path(options.out), options.name or ask.verb, is_exact=bool(options.name))
     with claimed(destination, driver.sources(*driver.opened), driver.processes) as target:
         if driver.processes.is_first:
