@@ -7,7 +7,6 @@ from typing import Annotated
 import tyro
 
 from vitrail.cli.check_summary import print_summary, problem_counts
-from vitrail.cli.progress import progress
 from vitrail.cli.terminal import console, print_json
 from vitrail.config.decoding import DecodePolicy
 from vitrail.config.values import to_json
@@ -22,6 +21,7 @@ from vitrail.data.sources.folder import is_flat
 from vitrail.data.sources.source import Source
 from vitrail.errors import DataError, UsageError, notice
 from vitrail.runtime.atomic import atomic_file
+from vitrail.runtime.progress import progress
 
 
 def run(

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import tyro
 
-from vitrail.cli.progress import progress
 from vitrail.cli.terminal import console, megabytes, printable
 from vitrail.config.decoding import DecodePolicy
 from vitrail.data.check.opening import open_splits_strictly
 from vitrail.data.check.pool import worker_count
 from vitrail.data.open import OpenOptions
+from vitrail.runtime.progress import progress
 
 
 def run(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from vitrail.cli.launch import launch, split_processes
-from vitrail.cli.progress import progress
 from vitrail.cli.terminal import print_json, printable
 from vitrail.cli.words import in_front
 from vitrail.config.checks import positive
@@ -24,6 +23,7 @@ from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import DataError, Notice, UsageError, VitrailError, marked, notice
 from vitrail.experiments.kinds import kind_of, known_data, started_from
+from vitrail.runtime.progress import progress
 from vitrail.runtime.threads import is_tiny, one_thread
 from vitrail.weights.folder import sidecar
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from vitrail.cli.progress import progress
 from vitrail.cli.terminal import console, folded, megabytes, print_json, printable
 from vitrail.config.checks import positive
 from vitrail.data.open import OpenOptions, open_data
@@ -25,6 +24,7 @@ from vitrail.data.sources.source import Source
 from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import UsageError, choose
 from vitrail.experiments.kinds import ensure_outside_known, kind_of
+from vitrail.runtime.progress import progress
 
 if TYPE_CHECKING:
     from vitrail.evaluation.subject import Subject

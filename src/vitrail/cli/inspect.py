@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vitrail.cli.progress import progress
 from vitrail.cli.terminal import console, print_json, printable, table
 from vitrail.cli.words import in_front
 from vitrail.config import DecodePolicy
@@ -30,6 +29,7 @@ from vitrail.data.sources.source import Part, Source
 from vitrail.data.sources.splits import MissingSplit
 from vitrail.errors import DataError, Notice, UsageError, choose, marked, notice
 from vitrail.experiments.kinds import ensure_outside_known, kind_of
+from vitrail.runtime.progress import progress
 
 if TYPE_CHECKING:
     import torch

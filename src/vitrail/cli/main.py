@@ -16,6 +16,7 @@ from vitrail.cli.speaker import one_speaker, processes_started, what_to_say
 from vitrail.cli.words import told_value
 from vitrail.config.spelling import OPTIONS
 from vitrail.errors import DataError, DiskError, Notice, UsageError, VitrailError, choose
+from vitrail.runtime.progress import showing
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("vitrail.cli.train", "a network from scratch, by a recipe; or go on with a run"),
@@ -101,7 +102,7 @@ def _guarded(do: Callable[[], None]) -> int:
     warnings.simplefilter("always", Notice)
     warnings.showwarning = _show_warning
     try:
-        with one_speaker():
+        with one_speaker(), showing(True):
             do()
         sys.stdout.flush()
     except VitrailError as error:

@@ -9,11 +9,11 @@ import tyro
 from rich.markup import escape
 
 from vitrail.cli.launch import launch, split_processes
-from vitrail.cli.progress import duration, progress
 from vitrail.cli.terminal import console, printable
 from vitrail.cli.words import in_front
 from vitrail.config.checks import count, positive
 from vitrail.errors import DataError, UsageError, VitrailError, marked, notice
+from vitrail.runtime.progress import duration, progress
 
 if TYPE_CHECKING:
     import torch

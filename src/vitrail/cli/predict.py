@@ -131,8 +131,8 @@ def _name(predictor: "Predictor", handed: "list[Handed]", options: Options) -> N
 def _embed(predictor: "Predictor", handed: "list[Handed]", path: Path) -> None:
     import numpy as np
 
-    from vitrail.cli.progress import progress
     from vitrail.prediction.features_file import write_features
+    from vitrail.runtime.progress import progress
 
     names: list[str] = []
     rows: list[np.ndarray] = []

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from vitrail.cli.progress import duration, progress
 from vitrail.cli.terminal import console, printable, short_count
 from vitrail.config import DataConfig, ModelConfig, PeerConfig, RunConfig, VitConfig, times
 from vitrail.config.spelling import as_typed
@@ -15,6 +14,7 @@ from vitrail.data.sources.source import Source
 from vitrail.errors import VitrailError, notice
 from vitrail.experiments.audience import Audience
 from vitrail.recipes import recipe_title
+from vitrail.runtime.progress import duration, progress
 from vitrail.training.folder import NamedFolder, RunFolder
 from vitrail.training.schedule import epoch_of
 

@@ -1,10 +1,11 @@
 import io
 import sys
+import types
 
 import pytest
 
-from vitrail.cli import progress as module
-from vitrail.cli.progress import progress
+from vitrail.runtime import progress as module
+from vitrail.runtime.progress import progress, showing
 
 
 class Clock:
@@ -13,6 +14,12 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+
+@pytest.fixture(autouse=True)
+def asked():
+    with showing(True):
+        yield
 
 
 @pytest.fixture
@@ -89,3 +96,37 @@ def test_a_terminal_gets_a_bar_on_standard_error(monkeypatch, capsys):
     assert "checking" in shown
     assert "10/10" in shown
     assert capsys.readouterr().out == ""
+
+
+def test_a_library_is_silent_unless_it_is_asked(capsys, clock):
+    with showing(False), progress("checking", 1000) as advance:
+        clock.now += 20
+        advance(500)
+    assert capsys.readouterr().err == ""
+    # Where nothing is said, whoever asked further out is heard.
+    with showing(None), progress("checking", 1000) as advance:
+        clock.now += 20
+        advance(500)
+    assert "500 of 1,000" in capsys.readouterr().err
+
+
+def test_a_notebook_gets_a_bar_that_goes_away(monkeypatch, clock):
+    shown = []
+
+    class Handle:
+        def update(self, what):
+            shown.append(what)
+
+    def display(what, display_id):
+        shown.append(what)
+        return Handle()
+
+    shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(HTML=str, display=display))
+    with showing(None), progress("checking <b>", 10) as advance:
+        clock.now += 2
+        advance(4)
+    assert 'max="10"' in shown[0]
+    assert "checking &lt;b&gt;: 4 of 10 images, 2/s, 0:03 left" in shown[1]
+    assert shown[-1] == ""
