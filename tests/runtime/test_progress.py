@@ -124,7 +124,7 @@ def test_a_notebook_gets_a_bar_that_goes_away(monkeypatch, clock):
     shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
     monkeypatch.setitem(sys.modules, "IPython", shell)
     monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(HTML=str, display=display))
-    with showing(None), progress("checking <b>", 10) as advance:
+    with showing(True), progress("checking <b>", 10) as advance:
         clock.now += 2
         advance(4)
     assert 'max="10"' in shown[0]
