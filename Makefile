@@ -63,7 +63,7 @@ clean:
 
 .venv/.installed: .venv/bin/python pyproject.toml
 	@echo "installing vitrail and torch into .venv (a few minutes the first time)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[serve]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
 .venv/.installed-dev: .venv/bin/python pyproject.toml

@@ -75,7 +75,7 @@ def test_a_run_comes_back_with_everything() -> None:
     assert vitrail.load_model(run).labels == run.model.labels
     assert [event.step for event in heard if isinstance(event, Stepped)] == [1, 2, 3, 4, 5, 6]
     *_, done, ended = heard
-    assert heard[0] == RunBegan(folder="runs/mine", title="vit-digits")
+    assert heard[0] == RunBegan(folder="runs/mine", title="vit-digits", steps=6)
     assert ended == RunEnded(folder="runs/mine", title="vit-digits")
     assert isinstance(done, Done) and done.metrics is not None and done.metrics["accuracy"] == run.accuracy
     # What is logged is what was told.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vitrail.errors import DiskError, UsageError
+from vitrail.errors import DiskError, Notice, UsageError
 from vitrail.runtime import lock
 from vitrail.runtime.lock import MovedFolder, is_held, only_one, watched
 
@@ -110,3 +110,10 @@ def test_a_disk_that_cannot_lock_is_not_a_process_at_work(tmp_path: Path, monkey
     monkeypatch.setattr(lock.fcntl, "lockf", refuse)
     with pytest.raises(DiskError, match="No locks available"), only_one(tmp_path / "lock", busy="busy"):
         pass
+
+
+def test_where_there_are_no_locks_a_person_is_told(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("vitrail.runtime.lock.fcntl", None)
+    with pytest.warns(Notice, match="locks"), only_one(tmp_path / "lock", busy="held"):
+        assert (tmp_path / "lock").exists()
+    assert not (tmp_path / "lock").exists()

@@ -23,8 +23,10 @@ from vitrail.config import RunConfig, Settings, read_values
 from vitrail.config.spelling import KEYWORDS, SHORT
 from vitrail.errors import UsageError, VitrailError, notice, setting
 from vitrail.experiments.ask import Ask, Resume, checked, names_of
+from vitrail.experiments.notebook import finished_html, progress_of_runs
 from vitrail.experiments.work import ANSWER, EVENTS, FAILURE, failure_of
 from vitrail.runtime.main_guard import end_if_run_again
+from vitrail.runtime.progress import showing
 from vitrail.training.events import OnEvent, from_record, told_from
 from vitrail.training.folder import IN_MEMORY, verb_of
 from vitrail.training.log import read_log
@@ -84,6 +86,9 @@ class Finished:
         )
         return f"Finished({str(self.folder)!r}, {self.verb}, {state})"
 
+    def _repr_html_(self) -> str:
+        return finished_html(self)
+
     def resume(self, *, on_event: OnEvent | None = None, **options: Any) -> "Finished":
         """Go on where it stopped; one that has come to its end is given back as it is."""
         return call(self.verb, (), {"resume": str(self.folder), **options}, None, on_event)
@@ -135,10 +140,12 @@ def call(
     with _spelled():
         if on_event is not None and not callable(on_event):
             raise UsageError(f"{setting('on_event')} is {on_event!r}", wanted="a function that takes an event")
-        ask, memory = _asked(verb, subjects, options, settings)
-        if ask.options(_kind_of(ask)).processes is not None:
-            return _in_processes(ask, memory, on_event)
-        return _here(ask, memory, on_event)
+        rest = {name: value for name, value in options.items() if name != "progress"}
+        ask, memory = _asked(verb, subjects, rest, settings)
+        with showing(options.get("progress")), progress_of_runs(on_event) as heard:
+            if ask.options(_kind_of(ask)).processes is not None:
+                return _in_processes(ask, memory, heard)
+            return _here(ask, memory, heard)
 
 
 def plan(verb: str, *subjects: Any, settings: Mapping[str, Any] | None = None, **options: Any) -> Planned:

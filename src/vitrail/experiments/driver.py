@@ -212,7 +212,8 @@ class Driver:
             experiment.begun(whole, self)
         self._begun += 1
         self.audience.begins(experiment, run, session, folder, self._begun)
-        self._tell(RunBegan(folder=str(folder.path), title=run.title))
+        done = session.progress
+        self._tell(RunBegan(folder=str(folder.path), title=run.title, start=done.step, steps=done.steps))
         # So far its folder was only read; from here on a tracker writes, too.
         with held(folder, self.processes, doing="training"):
             outcome = self.train(session, folder, run)

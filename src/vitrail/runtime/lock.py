@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitrail.errors import DiskError, UsageError
+from vitrail.errors import DiskError, UsageError, notice
 from vitrail.runtime.patience import PATIENCE, may_pass
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks; two processes that write one target are then the user's affair.
+except ImportError:  # Windows has no such locks; whoever works there is told.
     fcntl = None
 
 _HELD: set[str] = set()
@@ -156,6 +156,10 @@ def _found(handle: int) -> Path | None:
 
 def _takes(handle: int, path: Path) -> bool:
     if fcntl is None:
+        notice(
+            f"{path.parent}: this system has no locks to rely on, so nothing keeps a second process from "
+            "writing here at the same time. Begin only one for each folder."
+        )
         return True
     try:
         # Not flock, which worker processes would inherit and hold when this one is killed.

@@ -43,19 +43,31 @@ def is_notebook() -> bool:
     return found is not None and hasattr(found, "kernel")
 
 
+class Advance:
+    """Is told how many more are done; what was last found can be told beside it."""
+
+    note = ""
+
+    def __init__(self, tell: Callable[[int], None] = lambda _done: None) -> None:
+        self._tell = tell
+
+    def __call__(self, done: int) -> None:
+        self._tell(done)
+
+
 @contextmanager
-def progress(what: str, total: int, unit: str = "images") -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int, unit: str = "images") -> Iterator[Advance]:
     """Give a function that is told how many more are done; nothing is shown for work that has nothing to do."""
     way = _WAY.get()
     if not total or way == "nowhere":
-        yield lambda _done: None
+        yield Advance()
     elif way == "notebook":
-        with NotebookBar(what, total, unit) as bar:
-            yield bar.advance
+        with _NotebookBar(what, total, unit) as bar:
+            yield bar
     elif sys.stderr.isatty():
         with _bar(unit) as shown:
             task = shown.add_task(what, total=total)
-            yield lambda done: shown.advance(task, done)
+            yield Advance(lambda done: shown.advance(task, done))
     else:
         yield _Lines(what, total, unit)
 
@@ -83,7 +95,7 @@ def _bar(unit: str) -> "Progress":
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-class NotebookBar:
+class _NotebookBar(Advance):
     """A bar below a cell, with a line of what was last found beside it; it is gone when the work is done."""
 
     def __init__(self, what: str, total: int, unit: str) -> None:
@@ -91,17 +103,15 @@ class NotebookBar:
 
         self._html, self._what, self._total, self._unit = HTML, what, total, unit
         self._done, self._begin, self._last = 0, time.monotonic(), 0.0
-        self.note = ""
         self._handle = display(HTML(self._text()), display_id=True)
 
-    def __enter__(self) -> "NotebookBar":
+    def __enter__(self) -> "_NotebookBar":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._handle.update(self._html(""))
 
-    def advance(self, done: int) -> None:
-        """So many more are done."""
+    def __call__(self, done: int) -> None:
         self._done += done
         now = time.monotonic()
         if now - self._last >= _SECONDS_BETWEEN_BARS:
@@ -116,7 +126,7 @@ class NotebookBar:
         return f'<progress value="{self._done}" max="{self._total}"></progress> {html.escape(words)}'
 
 
-class _Lines:
+class _Lines(Advance):
     """A line for every tenth of the work, but not more often than people read, and at least every ten seconds."""
 
     def __init__(self, what: str, total: int, unit: str) -> None:
@@ -142,7 +152,7 @@ class _Lines:
         left = (self._total - self._done) / rate
         return (
             f"{self._what}: {self._done:,} of {self._total:,} {self._unit} "
-            f"({self._done / self._total:.0%}), {rate:,.0f}/s, {duration(left)} left"
+            f"({self._done / self._total:.0%}), {rate:,.0f}/s, {duration(left)} left{self.note and f'; {self.note}'}"
         )
 
 

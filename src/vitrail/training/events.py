@@ -207,6 +207,10 @@ class RunBegan:
     event: ClassVar[str] = "run_began"
     folder: str
     title: str
+    start: int = 0
+    """Updates that were done before."""
+    steps: int = 0
+    """Updates that it will have in all, as far as is known now."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
